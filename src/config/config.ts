@@ -1,0 +1,32 @@
+// The configuration as the service uses it, after loading and checking (schema.ts, load.ts).
+
+/** Kafka client settings by Kafka's own names. */
+export type KafkaClientSettings = Readonly<Record<string, string>>;
+
+export interface CausewayConfig {
+  /** Names the state topic, transactional ids, groups and log topics. */
+  readonly name: string;
+  readonly destination: {
+    readonly bootstrapServers: readonly string[];
+    /** advertised host:port -> reachable host:port */
+    readonly addressMap: Readonly<Record<string, string>>;
+    readonly client: KafkaClientSettings;
+  };
+  readonly gateway: {
+    readonly bind: string;
+    /** The host that clients are told. */
+    readonly advertise: string;
+    readonly bootstrapPort: number;
+    readonly brokerPorts: { readonly first: number; readonly last: number };
+    readonly linkNodeId: number;
+  };
+  readonly storage: {
+    readonly type: 'disk';
+    readonly directory: string;
+    readonly minFreeBytes:
+      | { readonly kind: 'bytes'; readonly value: number }
+      | { readonly kind: 'percent'; readonly value: number };
+  };
+  readonly admin: { readonly bind: string; readonly port: number };
+  readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' };
+}

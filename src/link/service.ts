@@ -1,0 +1,175 @@
+// What operators can do with links and mirrors, as the admin API calls it and link-service.ts does it.
+// Every command is idempotent, has a dry run (`validateOnly`) and is an event with its actor.
+import type { LinkRecord, MirrorError, MirrorState, ReceiptRecord } from '../state/records.ts';
+
+export type LinkErrorCode =
+  | 'LINK_EXISTS'
+  | 'LINK_NOT_FOUND'
+  | 'LINK_IN_USE' // delete with live mirrors, without force
+  | 'MIRROR_NOT_FOUND'
+  | 'TOPIC_EXISTS'
+  | 'SOURCE_TOPIC_NOT_FOUND'
+  | 'SOURCE_UNREACHABLE'
+  | 'SOURCE_UNAUTHORIZED'
+  | 'CLUSTER_ID_MISMATCH' // the source is not who it should be, or is the destination itself
+  | 'INVALID_CONFIG'
+  | 'INVALID_NAME'
+  | 'ILLEGAL_STATE' // the command is not allowed in the mirror's state
+  | 'NOT_OWNER'
+  | 'DESTINATION_REFUSED'
+  | 'STATE_UNAVAILABLE'
+  | 'IN_DOUBT'
+  | 'STORAGE_ERROR'
+  | 'NOT_SUPPORTED';
+
+export class LinkError extends Error {
+  readonly code: LinkErrorCode;
+
+  constructor(code: LinkErrorCode, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'LinkError';
+    this.code = code;
+  }
+}
+
+export interface CreateLink {
+  readonly name: string;
+  /** Kafka client settings (`bootstrap.servers`, ...) and link settings. */
+  readonly configs: Readonly<Record<string, string>>;
+  /** Optional: a wrong one is refused. */
+  readonly sourceClusterId?: string;
+  readonly validateOnly: boolean;
+  readonly actor: string;
+}
+
+export interface LinkStatus {
+  readonly record: LinkRecord;
+  readonly linkState: 'ACTIVE' | 'PAUSED' | 'UNAVAILABLE' | 'FAILED';
+  readonly linkError: string; // NO_ERROR, BOOTSTRAP_TCP_CONNECTION_FAILED ... (Cluster Linking's names)
+  readonly linkErrorMessage: string | null;
+  readonly topicNames: readonly string[];
+  /** Unix ms of the last answer of the source, or -1. */
+  readonly lastContactTimeMs: number;
+  /** now - the last moment at which we had all that the source had just reported; null = UNKNOWN. */
+  readonly rpoSeconds: number | null;
+  readonly tasks: readonly TaskStatus[];
+}
+
+export interface TaskStatus {
+  readonly name: string; // Cluster Linking's task names: ConsumerOffsetSync, ...
+  readonly state:
+    | 'ACTIVE'
+    | 'IN_ERROR'
+    | 'NOT_CONFIGURED'
+    | 'LINK_FAILED'
+    | 'LINK_UNAVAILABLE'
+    | 'LINK_PAUSED';
+  readonly errors: readonly { readonly code: string; readonly message: string }[];
+  readonly lastSuccessTimeMs: number;
+}
+
+export interface PartitionStatus {
+  readonly partition: number;
+  readonly logStart: bigint;
+  /** Durable end of the mirror (next offset to fetch once durable). */
+  readonly mirrorEnd: bigint;
+  /** Last known end of the source, -1 when never seen. */
+  readonly sourceEnd: bigint;
+  /** sourceEnd - mirrorEnd; null = UNKNOWN (no sample younger than 15 s). */
+  readonly lagRecords: bigint | null;
+  readonly lagSeconds: number | null;
+  readonly isStalled: boolean;
+  readonly stallCause: string | null;
+}
+
+export interface MirrorStatus {
+  readonly name: string;
+  readonly topicId: string | null;
+  readonly link: string;
+  readonly sourceTopic: string;
+  readonly state: MirrorState;
+  /** Finer than the state: DRAINING, SWITCHING ... or null. */
+  readonly phase: string | null;
+  readonly stateTimeMs: number;
+  readonly error: MirrorError | null;
+  readonly stoppedBy: 'promote' | 'failover' | null;
+  readonly partitions: readonly PartitionStatus[];
+  /** Why a promotion does not go on, as stable code plus sentence. */
+  readonly blocking: readonly { readonly code: string; readonly message: string }[];
+}
+
+export type MirrorCommand = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';
+
+export interface MirrorCommandRequest {
+  readonly command: MirrorCommand;
+  /** Null: the link of each topic is looked up by name. */
+  readonly link: string | null;
+  readonly topics: readonly string[];
+  readonly validateOnly: boolean;
+  readonly actor: string;
+  /** Promote only; default 300,000. */
+  readonly deadlineMs?: number;
+}
+
+/** One row per topic; an error concerns that topic only. */
+export interface MirrorCommandRow {
+  readonly topic: string;
+  readonly error: LinkError | null;
+  /** State after the call. */
+  readonly state: MirrorState | null;
+  readonly partitions: readonly PartitionStatus[];
+}
+
+export interface MirrorCommandResult {
+  readonly rows: readonly MirrorCommandRow[];
+  /** Of a failover (or its dry run): what was, or would be, lost. */
+  readonly receipt: ReceiptRecord | null;
+}
+
+export interface CreateMirror {
+  readonly link: string;
+  readonly sourceTopic: string;
+  /** Default: prefix of the link + source topic. */
+  readonly mirrorTopic?: string;
+  readonly configs?: Readonly<Record<string, string>>;
+  readonly replicationFactor?: number;
+  readonly validateOnly: boolean;
+  readonly actor: string;
+}
+
+export interface GroupStatus {
+  readonly group: string;
+  readonly topic: string;
+  readonly partition: number;
+  readonly sourceOffset: bigint;
+  readonly destinationOffset: bigint;
+  /** null when in step; otherwise why the destination is left as it is: `live`, `moved`, `clamped`, `error`. */
+  readonly held: string | null;
+}
+
+/** All methods throw LinkError; rows carry per-topic errors. */
+export interface LinkService {
+  createLink(request: CreateLink): Promise<LinkStatus>;
+  listLinks(): readonly LinkStatus[];
+  describeLink(name: string): LinkStatus;
+  alterLink(
+    name: string,
+    changes: readonly { name: string; value: string | null }[],
+    options: { validateOnly: boolean; actor: string },
+  ): Promise<LinkStatus>;
+  deleteLink(
+    name: string,
+    options: { force: boolean; validateOnly: boolean; actor: string },
+  ): Promise<void>;
+  createMirror(request: CreateMirror): Promise<MirrorStatus>;
+  listMirrors(link?: string): readonly MirrorStatus[];
+  describeMirror(topic: string): MirrorStatus;
+  /** Ends the mirror; the shell topic is deleted too unless `keepTopic` (it then stays, empty and ordinary). */
+  deleteMirror(
+    topic: string,
+    options: { keepTopic: boolean; validateOnly: boolean; actor: string },
+  ): Promise<void>;
+  command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
+  listGroups(link: string): readonly GroupStatus[];
+  receipt(id: string): ReceiptRecord | undefined;
+}

@@ -1,0 +1,147 @@
+// The records of the state topic, as values in memory. One record per key; a topic's whole state is one
+// record, so that a topic switches in one write. Formats are versioned (`encodeRecord`/`decodeRecord` in
+// record-format.ts, with a golden file of each). Refuses to know how records are stored or replayed.
+import type { Timeline } from '../timeline/timeline.ts';
+
+/** Cluster Linking's REST names (design §7). */
+export type MirrorState =
+  | 'PENDING_MIRROR'
+  | 'ACTIVE'
+  | 'PAUSED'
+  | 'LINK_PAUSED'
+  | 'SOURCE_UNAVAILABLE'
+  | 'LINK_FAILED'
+  | 'FAILED'
+  | 'PENDING_STOPPED'
+  | 'PENDING_SYNCHRONIZE'
+  | 'PENDING_SETUP_FOR_RESTORE'
+  | 'PENDING_RESTORE'
+  | 'STOPPED';
+
+/** Cluster Linking's `mirror_topic_error` codes that we use, plus LOST_HISTORY and SHELL_* of our own. */
+export type MirrorErrorCode =
+  | 'NO_ERROR'
+  | 'SOURCE_TOPIC_MAY_BE_DELETED'
+  | 'SOURCE_TOPIC_ID_CHANGED'
+  | 'SOURCE_PARTITIONS_DECREASED'
+  | 'NON_MONOTONIC_SOURCE_EPOCH'
+  | 'NON_MONOTONIC_LOG_APPEND_EPOCH'
+  | 'UNEXPECTED_TRUNCATION'
+  | 'UNSUPPORTED_MESSAGE_FORMAT'
+  | 'ILLEGAL_STATE'
+  | 'LOST_HISTORY'
+  | 'SHELL_TOPIC_DELETED'
+  | 'SHELL_TOPIC_WRITTEN'
+  | 'STORAGE_ERROR';
+
+export interface MirrorError {
+  readonly code: MirrorErrorCode;
+  readonly message: string;
+}
+
+export interface LinkRecord {
+  readonly kind: 'link';
+  readonly name: string;
+  /** Kafka uuid, base64url. */
+  readonly linkId: string;
+  readonly sourceClusterId: string;
+  /** As given by the operator: Kafka client settings and Cluster Linking's link settings, secrets as references. */
+  readonly configs: Readonly<Record<string, string>>;
+  readonly paused: boolean;
+  readonly createdTimeMs: number;
+}
+
+export interface TopicRecord {
+  readonly kind: 'topic';
+  /** The destination topic's name. */
+  readonly name: string;
+  /** The shell topic's id, null while only the intent is committed (PENDING_MIRROR). */
+  readonly topicId: string | null;
+  readonly link: string;
+  readonly sourceTopic: string;
+  /** All zero where the source has no topic ids. */
+  readonly sourceTopicId: string;
+  readonly state: MirrorState;
+  readonly stateTimeMs: number;
+  readonly error: MirrorError | null;
+  /** One timeline per partition, by index. In a mirror state every partition ends in a mirror extent. */
+  readonly partitions: readonly Timeline[];
+  /** How the topic left mirroring: null before. */
+  readonly stoppedBy: 'promote' | 'failover' | null;
+}
+
+/** The durable map of advertised ports: same ids, same ports over restarts. */
+export interface NodePortsRecord {
+  readonly kind: 'node-ports';
+  readonly ports: Readonly<Record<string, number>>;
+}
+
+/** Which storage directory belongs to this state. */
+export interface StorageRecord {
+  readonly kind: 'storage';
+  readonly directoryId: string;
+}
+
+export interface LeaseRecord {
+  readonly kind: 'lease';
+  /** Random per process start. */
+  readonly instanceId: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly renewedTimeMs: number;
+  /** True when the owner gave it up in an orderly stop: the next one need not wait. */
+  readonly released: boolean;
+}
+
+/** What a failover or promotion did, kept durably; written in the same transaction as the switch. */
+export interface ReceiptRecord {
+  readonly kind: 'receipt';
+  readonly id: string;
+  readonly command: 'promote' | 'failover';
+  readonly actor: string;
+  readonly timeMs: number;
+  readonly topics: readonly ReceiptTopic[];
+}
+
+export interface ReceiptTopic {
+  readonly topic: string;
+  readonly link: string;
+  readonly partitions: readonly ReceiptPartition[];
+}
+
+export interface ReceiptPartition {
+  readonly partition: number;
+  /** S. */
+  readonly virtualEnd: bigint;
+  /** n. */
+  readonly nativeEnd: bigint;
+  readonly firstEpoch: number;
+  /** Last known end of the source, or -1. */
+  readonly sourceEnd: bigint;
+  /** max(0, sourceEnd - mirrored end), or -1 when unknown. */
+  readonly lostRecords: bigint;
+  /** Unix time in ms of the last answer of the source for this partition, or -1. */
+  readonly lastContactTimeMs: number;
+  readonly abortedTransactions: number;
+}
+
+export type StateRecord =
+  | LinkRecord
+  | TopicRecord
+  | NodePortsRecord
+  | StorageRecord
+  | LeaseRecord
+  | ReceiptRecord;
+
+/** Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`, `lease`, `receipt/ID`. */
+export function stateKey(record: StateRecord): string {
+  switch (record.kind) {
+    case 'link':
+    case 'topic':
+      return `${record.kind}/${record.name}`;
+    case 'receipt':
+      return `receipt/${record.id}`;
+    default:
+      return record.kind;
+  }
+}

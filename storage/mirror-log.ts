@@ -1,0 +1,142 @@
+// The mirror log: the byte-exact copy of one source partition, as everything above storage sees it.
+// Nothing here knows files, sockets or topics of the destination; two implementations are planned: local
+// segment files (disk/) and topics of the destination cluster. Offsets are the source's own (= virtual
+// offsets of the mirror). Invariant: what `durableEnd` covers is never lost by a crash, and is never
+// answered as absent: bytes that should be there but cannot be read are a StorageError (R19).
+
+/** Identifies a mirror log: the shell topic's id (base64url, 22 characters) and the partition index. */
+export interface LogId {
+  readonly topicId: string;
+  readonly partition: number;
+}
+
+/** A transaction whose end marker is not in the log. */
+export interface OpenTransaction {
+  readonly producerId: bigint;
+  /** Producer epoch of the transaction's last batch. */
+  readonly producerEpoch: number;
+  readonly firstOffset: bigint;
+  /** Last offset written in the transaction so far. */
+  readonly lastOffset: bigint;
+}
+
+export interface AbortedTransaction {
+  readonly producerId: bigint;
+  readonly firstOffset: bigint;
+  /** Offset of the ABORT marker. */
+  readonly lastOffset: bigint;
+}
+
+export interface ReadOptions {
+  /** Soft limit; at least one whole batch is returned if `atLeastOneBatch`. */
+  readonly bytesMax: number;
+  readonly atLeastOneBatch: boolean;
+  /** Only batches that end at or below this offset (exclusive end). Default: the visible end. */
+  readonly endOffset?: bigint;
+}
+
+export interface ReadResult {
+  /** Whole batches, to be sent as they are (views of immutable memory, or fresh buffers). */
+  readonly chunks: readonly Buffer[];
+  readonly bytes: number;
+  /** Base offset of the first batch (can be below the asked offset), or the asked offset if empty. */
+  readonly baseOffset: bigint;
+  /** Offset after the last returned batch; equals the asked offset when nothing was returned. */
+  readonly nextOffset: bigint;
+}
+
+export interface TimestampOffset {
+  readonly offset: bigint;
+  readonly timestamp: bigint;
+  readonly leaderEpoch: number;
+}
+
+export interface EpochEnd {
+  /** Largest epoch at or below the asked one that the log has, or -1. */
+  readonly epoch: number;
+  /** Where the next higher epoch begins (or the log's visible end), or -1. */
+  readonly endOffset: bigint;
+}
+
+export interface AppendResult {
+  readonly batches: number;
+  readonly bytes: number;
+  /** New end offset. */
+  readonly end: bigint;
+}
+
+export interface MirrorLog {
+  readonly id: LogId;
+  /** First offset that readers may ask for. */
+  readonly logStart: bigint;
+  /** Offset after the last appended batch; may not be durable yet. */
+  readonly end: bigint;
+  /** Offset after the last batch that survives a crash. */
+  readonly durableEnd: bigint;
+  /** High watermark for clients: min(durableEnd, hold). Never goes back except by `truncate`. */
+  readonly visibleEnd: bigint;
+  /** First offset of the earliest transaction open below `visibleEnd`, or `visibleEnd`. */
+  readonly lastStableOffset: bigint;
+  /** Highest leader epoch among visible batches, or -1 when there is none. */
+  readonly visibleEpoch: number;
+  /** Leader epoch of the last appended batch (for LastFetchedEpoch), or -1. */
+  readonly lastEpoch: number;
+  readonly sizeBytes: number;
+
+  /**
+   * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2, CRC-32C,
+   * base offset >= end (gaps allowed; a first batch that straddles `end` is refused), epochs that do not fall.
+   * A rejected buffer changes nothing. Durability follows within the flush interval (`onDurable`, `flush`).
+   * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK, DISK_FULL, IO
+   */
+  append(records: Buffer): Promise<AppendResult>;
+  /** Resolves when everything appended before the call is durable. */
+  flush(): Promise<void>;
+  /** Called after `visibleEnd` or `lastStableOffset` changed. Returns the unsubscribe function. */
+  onAdvance(listener: () => void): () => void;
+
+  /**
+   * Whole batches from the one that contains `offset` (or the next one after a gap).
+   * @throws StorageError OFFSET_OUT_OF_RANGE when offset < logStart or > visibleEnd; CORRUPT/IO when unreadable
+   */
+  read(offset: bigint, options: ReadOptions): Promise<ReadResult>;
+  /** Aborted transactions that overlap [from, to): marker offset >= from and first offset < to. */
+  abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]>;
+  openTransactions(): readonly OpenTransaction[];
+  /** First record with timestamp >= the given one (exact, also inside compressed batches), or null. */
+  offsetForTimestamp(timestamp: bigint): Promise<TimestampOffset | null>;
+  /** The record with the largest timestamp (the earliest offset among equals), or null when empty. */
+  offsetOfMaxTimestamp(): Promise<TimestampOffset | null>;
+  /** Answers OffsetForLeaderEpoch from the epochs of stored batches. */
+  epochEnd(epoch: number): EpochEnd;
+
+  /** Hides everything from `offset` on from readers until lifted with null (ABORT batches before a commit). */
+  hold(offset: bigint | null): void;
+  /** Cuts the tail: batches at or above `offset` go away; the new end is durable when it resolves. */
+  truncate(offset: bigint): Promise<void>;
+  /** Moves the log start up (whole segments below it are deleted); offsets above `end` empty the log. */
+  deleteHead(logStart: bigint): Promise<void>;
+}
+
+export interface StorageUsage {
+  readonly usedBytes: number;
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+/** All mirror logs of one instance. */
+export interface MirrorStorage {
+  /** The identity recorded in the state; null when the directory is new. */
+  readonly directoryId: string;
+  /** Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it is empty. */
+  create(id: LogId, logStart: bigint): Promise<MirrorLog>;
+  /** @throws StorageError MISSING when it is not there, CORRUPT when recovery cannot vouch for it */
+  open(id: LogId): Promise<MirrorLog>;
+  /** Removes a log (or what is left of it). Idempotent. */
+  delete(id: LogId): Promise<void>;
+  list(): Promise<readonly LogId[]>;
+  usage(): Promise<StorageUsage>;
+  /** True while free space is below the configured minimum: fetching has to stop. */
+  readonly isFull: boolean;
+  close(): Promise<void>;
+}
