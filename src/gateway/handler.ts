@@ -1,0 +1,91 @@
+// The contract between a client session and the per-API handlers: a handler looks at one whole request and
+// says what becomes of it. Handlers own no socket and no order: the session keeps both. Invariant: exactly one
+// disposition per request; a session carries on with the next request only as that disposition allows.
+import type { RequestHeader } from '../../protocol/index.ts';
+import type { Api, BrokerInfo, VersionRange } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
+import type { TopicDirectory } from './topic-directory.ts';
+
+/** Which of our listeners a connection came in on. */
+export type ListenerRole =
+  | { readonly kind: 'bootstrap' }
+  | { readonly kind: 'broker'; readonly nodeId: number }
+  | { readonly kind: 'link' };
+
+/** What we advertise for a node id (a broker of the destination, or the link node). */
+export interface Endpoint {
+  readonly nodeId: number;
+  readonly host: string;
+  readonly port: number;
+  readonly rack: string | null;
+}
+
+/** What all sessions of a gateway share. */
+export interface GatewayServices {
+  readonly directory: TopicDirectory;
+  readonly events: Events;
+  readonly linkNodeId: number;
+  /** The destination's cluster id: also the virtual one. */
+  readonly clusterId: string;
+  /** Prefix of our own topics that clients may not change: `__causeway`. */
+  readonly ownTopicPrefix: string;
+  /** The advertised endpoint of a known node id (the link node included), or undefined. */
+  endpoint(nodeId: number): Endpoint | undefined;
+  /** Makes sure that each broker has a durable, bound port before an answer names it. */
+  ensureEndpoints(brokers: readonly BrokerInfo[]): Promise<void>;
+  /** Monotonic milliseconds. */
+  now(): number;
+}
+
+/** One client connection, as handlers see it. */
+export interface SessionView {
+  readonly role: ListenerRole;
+  readonly services: GatewayServices;
+  /** Versions of the broker behind this connection's upstream, as it told. */
+  readonly upstreamVersions: ReadonlyMap<number, VersionRange>;
+  /**
+   * Sends a request of our own on this client's upstream connection, with the client's own authentication;
+   * it takes its place in the upstream FIFO. Rejects when the upstream ends. Never used inside a SASL exchange.
+   */
+  callUpstream<Request, Response>(
+    api: Api<Request, Response>,
+    request: Request | ((version: number) => Request),
+    options?: { versionMax?: number },
+  ): Promise<Response>;
+  /** Fires when the client is gone: parked answers are dropped. */
+  readonly closed: AbortSignal;
+  /** Scratch values of handlers that live as long as the connection (authorizer cache, fetch-session flags). */
+  readonly scratch: Map<symbol, unknown>;
+}
+
+export interface RequestContext {
+  readonly session: SessionView;
+  readonly header: RequestHeader;
+  /** Header and body, without the 4-byte size. Valid until the disposition is done. */
+  readonly frame: Buffer;
+  /** Where the body begins in `frame`. */
+  readonly bodyOffset: number;
+}
+
+export type Disposition =
+  /**
+   * Forwarded. `request`: a changed frame (with size prefix; same correlation id) instead of the original.
+   * Without `rewrite` the response streams through as it is; with it, the whole response frame (without size;
+   * header included) is given and the frame to send (with size prefix) comes back.
+   * `hasResponse: false` for acks=0.
+   */
+  | {
+      readonly kind: 'forward';
+      readonly request?: readonly Buffer[];
+      readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
+      readonly hasResponse?: boolean;
+    }
+  /**
+   * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null means that
+   * the request has no response. Following requests of the connection wait, as a broker's muted channel does.
+   */
+  | { readonly kind: 'answer'; readonly response: Promise<readonly Buffer[] | null> }
+  /** The connection ends with one clear log line. */
+  | { readonly kind: 'close'; readonly reason: string };
+
+export type Handler = (context: RequestContext) => Disposition;
