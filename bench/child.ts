@@ -1,0 +1,82 @@
+// Runs a program of ours in a process of its own and reads its CPU time and memory from the kernel, so that a
+// figure never includes the harness. Owns the child's life: it ends with `stop`, or with this process.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+/** Clock ticks per second of /proc (USER_HZ), 100 on Linux. */
+const ticksPerSecond = 100;
+
+export class Child {
+  readonly #process: ChildProcess;
+  readonly #lines: string[] = [];
+  #waiting: ((line: string) => void) | null = null;
+
+  constructor(args: readonly string[]) {
+    this.#process = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    let rest = '';
+    this.#process.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      const parts = (rest + text).split('\n');
+      rest = parts.pop() ?? '';
+      for (const line of parts) this.#take(line);
+    });
+    process.once('exit', () => this.#process.kill('SIGKILL'));
+  }
+
+  get pid(): number {
+    const { pid } = this.#process;
+    if (pid === undefined) throw new Error('the child did not start');
+    return pid;
+  }
+
+  #take(line: string): void {
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    if (waiting) waiting(line);
+    else this.#lines.push(line);
+  }
+
+  /** The next line of the child's standard output. */
+  line(): Promise<string> {
+    const ready = this.#lines.shift();
+    if (ready !== undefined) return Promise.resolve(ready);
+    return new Promise((resolve, reject) => {
+      const onExit = (code: number | null) => reject(new Error(`the child ended with ${code}`));
+      this.#process.once('exit', onExit);
+      this.#waiting = (line) => {
+        this.#process.off('exit', onExit);
+        resolve(line);
+      };
+    });
+  }
+
+  send(line: string): void {
+    this.#process.stdin?.write(`${line}\n`);
+  }
+
+  /** User and system CPU seconds used so far. */
+  cpuSeconds(): number {
+    return cpuSeconds(this.pid);
+  }
+
+  async stop(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    this.#process.kill('SIGTERM');
+    await ended;
+  }
+}
+
+/** User and system CPU seconds of a live process, all threads. */
+export function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  // The command name (field 2) may contain spaces; fields are counted from behind its parenthesis.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+}
+
+/** Resident memory of a live process in bytes. */
+export function residentBytes(pid: number): number {
+  const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
+  if (!match) throw new Error(`no VmRSS for ${pid}`);
+  return Number(match[1]) * 1024;
+}

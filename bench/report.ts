@@ -1,0 +1,77 @@
+// How a benchmark tells its result: rows with a baseline measured in the same run, as a table or, with
+// `--json`, as one object on the last line. Owns no measuring. A target is told, never asserted.
+
+export interface BenchRow {
+  readonly what: string;
+  readonly value: number;
+  readonly unit: string;
+  /** The same figure of the baseline, measured in this run, or null for a baseline's own row. */
+  readonly baseline: number | null;
+  /** value / baseline. */
+  readonly ratio: number | null;
+  readonly target: number | null;
+  /** Whether the ratio meets the target; null without one. */
+  readonly ok: boolean | null;
+}
+
+export interface BenchResult {
+  readonly bench: string;
+  readonly rows: readonly BenchRow[];
+}
+
+export function row(
+  what: string,
+  value: number,
+  unit: string,
+  options: { baseline?: number; target?: number } = {},
+): BenchRow {
+  const baseline = options.baseline ?? null;
+  const target = options.target ?? null;
+  const ratio = baseline === null ? null : value / baseline;
+  return {
+    what,
+    value,
+    unit,
+    baseline,
+    ratio,
+    target,
+    ok: target === null || ratio === null ? null : ratio >= target,
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted[Math.floor(sorted.length / 2)];
+  if (middle === undefined) throw new Error('median of nothing');
+  return middle;
+}
+
+function figure(value: number | null): string {
+  if (value === null) return '-';
+  return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+export function print(result: BenchResult, options: { json: boolean }): void {
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify(result)}\n`);
+    return;
+  }
+  process.stdout.write(`\n${result.bench}\n`);
+  const cells = [
+    ['what', 'value', 'unit', 'baseline', 'ratio'],
+    ...result.rows.map((entry) => [
+      entry.what,
+      figure(entry.value),
+      entry.unit,
+      figure(entry.baseline),
+      figure(entry.ratio),
+    ]),
+  ];
+  const widths = [0, 1, 2, 3, 4].map((column) =>
+    Math.max(...cells.map((line) => (line[column] ?? '').length)),
+  );
+  for (const line of cells) {
+    const padded = line.map((cell, column) => cell.padEnd(widths[column] ?? 0));
+    process.stdout.write(`${padded.join('  ').trimEnd()}\n`);
+  }
+}
