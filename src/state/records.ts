@@ -68,6 +68,29 @@ export interface TopicRecord {
   readonly partitions: readonly Timeline[];
   /** How the topic left mirroring: null before. */
   readonly stoppedBy: 'promote' | 'failover' | null;
+  /** Only in PENDING_MIRROR: what the shell is to be created with, so that a restart can go on. */
+  readonly creating?: PendingCreation;
+  /** Only in PENDING_STOPPED: what is going on, so that a restart can finish or undo it. */
+  readonly stopping?: PendingStop;
+}
+
+export interface PendingCreation {
+  /** -1: the destination's default. */
+  readonly replicationFactor: number;
+  /** The operator's own topic configs, on top of the synced ones. */
+  readonly configs: Readonly<Record<string, string>>;
+}
+
+export interface PendingStop {
+  readonly command: 'promote' | 'failover';
+  readonly actor: string;
+  /** Unix ms after which a promotion falls back to ACTIVE; -1 for a failover. */
+  readonly deadlineTimeMs: number;
+  /**
+   * Where each mirror log ended before ABORT batches of ours were appended to it. Batches at or above these
+   * offsets are not the source's: unless the switch is committed they are cut before anything else.
+   */
+  readonly cuts: readonly { readonly partition: number; readonly offset: bigint }[];
 }
 
 /** The durable map of advertised ports: same ids, same ports over restarts. */
