@@ -1,0 +1,57 @@
+// Kafka client settings under Kafka's own names: which ones we take, which ones are Kafka's but not taken
+// yet, and which ones hold secrets. Used for the destination in the configuration file; values of sensitive
+// settings are never repeated in an error.
+import { didYouMean } from './nearest.ts';
+
+/** Settings that this version carries out. */
+export const supportedClientSettings = [
+  'bootstrap.servers',
+  'client.id',
+  'request.timeout.ms',
+  'security.protocol',
+] as const;
+
+/** Kafka client settings that exist and could be meant, beyond `ssl.*` and `sasl.*`. */
+const otherClientSettings = [
+  'client.dns.lookup',
+  'connections.max.idle.ms',
+  'default.api.timeout.ms',
+  'metadata.max.age.ms',
+  'receive.buffer.bytes',
+  'reconnect.backoff.max.ms',
+  'reconnect.backoff.ms',
+  'retry.backoff.max.ms',
+  'retry.backoff.ms',
+  'retries',
+  'send.buffer.bytes',
+  'socket.connection.setup.timeout.max.ms',
+  'socket.connection.setup.timeout.ms',
+];
+
+const sensitivePattern = /password|passphrase|secret|jaas\.config|token|credential|keystore\.key/i;
+
+/** True for settings whose values are write-only. */
+export function isSensitiveSetting(name: string): boolean {
+  return sensitivePattern.test(name);
+}
+
+/** Why a key cannot be used for the destination, or undefined when it can. */
+export function refusedClientSetting(
+  key: string,
+  knownBesides: readonly string[],
+): string | undefined {
+  if ((supportedClientSettings as readonly string[]).includes(key)) return undefined;
+  if (key.startsWith('ssl.')) return 'TLS towards the destination is not in this version';
+  if (key.startsWith('sasl.')) return 'SASL towards the destination is not in this version';
+  if (otherClientSettings.includes(key)) return 'this Kafka client setting is not in this version';
+  return `unknown setting${didYouMean(key, [...supportedClientSettings, ...knownBesides])}`;
+}
+
+/** Why a value of `security.protocol` cannot be used, or undefined when it can. */
+export function refusedSecurityProtocol(value: string): string | undefined {
+  if (value === 'PLAINTEXT') return undefined;
+  if (['SSL', 'SASL_SSL', 'SASL_PLAINTEXT'].includes(value)) {
+    return `${value} is not in this version; only PLAINTEXT is`;
+  }
+  return `"${value}" is no security protocol; only PLAINTEXT is in this version`;
+}

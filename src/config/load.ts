@@ -1,0 +1,211 @@
+// Loads the configuration: YAML -> environment variables -> shape -> meaning -> CausewayConfig. All faults are
+// collected, each with its path, and reported at once. Invariant: what comes out has been checked in whole;
+// nothing else reads the file.
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { TSchema } from 'typebox';
+import { Default } from 'typebox/value';
+import { parseDocument } from 'yaml';
+import { refusedClientSetting, refusedSecurityProtocol } from './client-settings.ts';
+import type { CausewayConfig } from './config.ts';
+import { type ConfigFile, destinationSchema, fileSchema, notInThisVersion } from './schema.ts';
+import { formatProblem, type Problem, schemaProblems } from './schema-problems.ts';
+import { type Environment, substituteEnvironment } from './substitute.ts';
+import { parseFreeBytes, parseHostPort, parsePortRange, parseServers } from './values.ts';
+
+/** Largest file that is read; a configuration is a page, not a book. */
+const fileBytesMax = 1024 * 1024;
+
+export class ConfigError extends Error {
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.name = 'ConfigError';
+    this.problems = problems;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Takes known but unsupported parts out of the tree, each with its own line. */
+function takeOutUnsupported(tree: Record<string, unknown>, problems: Problem[]): void {
+  for (const [dotted, what] of notInThisVersion) {
+    const [section = '', key] = dotted.split('.');
+    const holder = key === undefined ? tree : tree[section];
+    const name = key ?? section;
+    if (!isObject(holder) || !(name in holder)) continue;
+    delete holder[name];
+    problems.push({ path: dotted, message: `${what} is not in this version` });
+  }
+  const destination = tree.destination;
+  if (!isObject(destination)) return;
+  for (const key of Object.keys(destination)) {
+    if (key === 'addressMap') continue;
+    const refusal = refusedClientSetting(key, ['addressMap']);
+    if (refusal === undefined) continue;
+    delete destination[key];
+    problems.push({ path: `destination.${key}`, message: refusal });
+  }
+}
+
+interface SchemaNode {
+  readonly type?: string;
+  readonly properties?: Readonly<Record<string, SchemaNode>>;
+}
+
+/** `"9092"` where a number belongs (the usual result of `${PORT}`) becomes the number. */
+function convertNumbers(schema: SchemaNode, value: unknown): unknown {
+  if (schema.type === 'integer' && typeof value === 'string' && /^\d{1,15}$/.test(value)) {
+    return Number(value);
+  }
+  if (!isObject(value) || schema.properties === undefined) return value;
+  const { properties } = schema;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => {
+      const node = properties[key];
+      return [key, node === undefined ? inner : convertNumbers(node, inner)];
+    }),
+  );
+}
+
+function parseYaml(text: string): unknown {
+  const document = parseDocument(text, { prettyErrors: true });
+  if (document.errors.length > 0) {
+    const lines = document.errors.map((error) => error.message.split('\n')[0] ?? 'not YAML');
+    throw new ConfigError(lines.map((line) => `not valid YAML: ${line.replace(/:$/, '')}`));
+  }
+  return document.toJS({ maxAliasCount: 50 });
+}
+
+/** Runs a value parser; its complaint becomes a problem with the path. */
+function attempt<T>(problems: Problem[], path: string, parse: () => T): T | undefined {
+  try {
+    return parse();
+  } catch (error) {
+    problems.push({ path, message: error instanceof Error ? error.message : String(error) });
+    return undefined;
+  }
+}
+
+function checkAddressMap(map: Readonly<Record<string, string>>, problems: Problem[]): void {
+  for (const [advertised, reachable] of Object.entries(map)) {
+    const path = `destination.addressMap."${advertised}"`;
+    attempt(problems, path, () => parseHostPort(advertised));
+    attempt(problems, path, () => parseHostPort(reachable));
+  }
+}
+
+function checkPorts(
+  file: ConfigFile,
+  range: { first: number; last: number },
+  problems: Problem[],
+): void {
+  const { bootstrapPort } = file.gateway;
+  const isInRange = (port: number): boolean => port >= range.first && port <= range.last;
+  if (isInRange(bootstrapPort)) {
+    problems.push({
+      path: 'gateway.bootstrapPort',
+      message: `${bootstrapPort} lies inside gateway.brokerPorts`,
+    });
+  }
+  if (isInRange(file.admin.port)) {
+    problems.push({
+      path: 'admin.port',
+      message: `${file.admin.port} lies inside gateway.brokerPorts`,
+    });
+  }
+  if (file.admin.port === bootstrapPort) {
+    problems.push({ path: 'admin.port', message: 'is also gateway.bootstrapPort' });
+  }
+}
+
+/** Kafka client settings as given, without those that have a field of their own. */
+function clientSettings(file: ConfigFile): Record<string, string> {
+  const settings: Record<string, string> = {};
+  for (const key of Object.keys(destinationSchema.properties)) {
+    const value: unknown = Reflect.get(file.destination, key);
+    if (key === 'addressMap' || value === undefined) continue;
+    settings[key] = String(value);
+  }
+  return settings;
+}
+
+function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefined {
+  const { destination, gateway, storage } = file;
+  const servers = attempt(problems, 'destination.bootstrap.servers', () =>
+    parseServers(destination['bootstrap.servers']),
+  );
+  const protocol = destination['security.protocol'];
+  const refusal = protocol === undefined ? undefined : refusedSecurityProtocol(protocol);
+  if (refusal !== undefined) {
+    problems.push({ path: 'destination.security.protocol', message: refusal });
+  }
+  checkAddressMap(destination.addressMap, problems);
+  if (!/^[^\s:/,]+$|^[0-9a-fA-F:]+$/.test(gateway.advertise)) {
+    problems.push({
+      path: 'gateway.advertise',
+      message: 'must be a host name or an address, without a port',
+    });
+  }
+  const range = attempt(problems, 'gateway.brokerPorts', () => parsePortRange(gateway.brokerPorts));
+  if (range !== undefined) checkPorts(file, range, problems);
+  if (storage.type !== 'disk') {
+    const message =
+      storage.type === 'kafka'
+        ? 'kafka is not in this version; only disk is'
+        : `"${storage.type}" is no storage type; only disk is in this version`;
+    problems.push({ path: 'storage.type', message });
+  }
+  if (!path.isAbsolute(storage.directory)) {
+    problems.push({ path: 'storage.directory', message: 'must be an absolute path' });
+  }
+  const minFreeBytes = attempt(problems, 'storage.minFreeBytes', () =>
+    parseFreeBytes(storage.minFreeBytes),
+  );
+  if (servers === undefined || range === undefined || minFreeBytes === undefined) return undefined;
+  const { addressMap } = destination;
+  return {
+    name: file.name,
+    destination: { bootstrapServers: servers, addressMap, client: clientSettings(file) },
+    gateway: { ...gateway, brokerPorts: range },
+    storage: { type: 'disk', directory: path.normalize(storage.directory), minFreeBytes },
+    admin: file.admin,
+    log: { level: file.log.level },
+  };
+}
+
+function fail(problems: readonly Problem[]): never {
+  throw new ConfigError(problems.map(formatProblem));
+}
+
+/** Checks the text of a configuration file. @throws ConfigError with every fault */
+export function parseConfig(text: string, environment: Environment): CausewayConfig {
+  const parsed = parseYaml(text);
+  if (!isObject(parsed)) fail([{ path: '', message: 'the file must hold a mapping of names' }]);
+  const problems: Problem[] = [];
+  const tree = substituteEnvironment(parsed, environment, problems);
+  if (isObject(tree)) takeOutUnsupported(tree, problems);
+  const schema: TSchema = fileSchema;
+  const value = Default(schema, convertNumbers(fileSchema as SchemaNode, tree));
+  const shape = schemaProblems(schema, value);
+  if (shape.length > 0) fail([...problems, ...shape]);
+  const config = build(value as ConfigFile, problems);
+  if (config === undefined || problems.length > 0) fail(problems);
+  return config;
+}
+
+/** Reads and checks a configuration file. @throws ConfigError */
+export async function loadConfig(file: string, environment: Environment): Promise<CausewayConfig> {
+  let bytes: Buffer;
+  try {
+    bytes = await readFile(file);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError([`cannot read ${file}: ${reason}`]);
+  }
+  if (bytes.length > fileBytesMax) throw new ConfigError([`${file} is larger than 1 MiB`]);
+  return parseConfig(bytes.toString('utf8'), environment);
+}

@@ -1,0 +1,227 @@
+// What a configuration file may say, and how it is told what it may not.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ConfigError, loadConfig, parseConfig } from '../../../src/config/load.ts';
+
+// References to environment variables look like template literals; they are meant for the loader.
+const variable = (name: string): string => `\${${name}}`;
+
+const minimal = `
+destination:
+  bootstrap.servers: "kafka-1:9092, kafka-2:9093"
+gateway:
+  advertise: kafka.example.com
+storage:
+  directory: /var/lib/causeway
+`;
+
+function problemsOf(text: string, environment: Record<string, string> = {}): readonly string[] {
+  try {
+    parseConfig(text, environment);
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    return error.problems;
+  }
+  throw new assert.AssertionError({ message: 'the configuration was accepted' });
+}
+
+test('a minimal file gets the defaults of the design', () => {
+  assert.deepEqual(parseConfig(minimal, {}), {
+    name: 'causeway',
+    destination: {
+      bootstrapServers: ['kafka-1:9092', 'kafka-2:9093'],
+      addressMap: {},
+      client: { 'bootstrap.servers': 'kafka-1:9092, kafka-2:9093' },
+    },
+    gateway: {
+      bind: '0.0.0.0',
+      advertise: 'kafka.example.com',
+      bootstrapPort: 9092,
+      brokerPorts: { first: 9093, last: 9192 },
+      linkNodeId: 1_000_000,
+    },
+    storage: {
+      type: 'disk',
+      directory: '/var/lib/causeway',
+      minFreeBytes: { kind: 'percent', value: 5 },
+    },
+    admin: { bind: '127.0.0.1', port: 8082 },
+    log: { level: 'info' },
+  });
+});
+
+test('a full file is taken as it is', () => {
+  const config = parseConfig(
+    `
+name: dr-1
+destination:
+  bootstrap.servers: kafka-1:9092
+  client.id: causeway
+  request.timeout.ms: 15000
+  security.protocol: PLAINTEXT
+  addressMap:
+    "kafka-1.internal:9092": "10.0.3.7:19092"
+gateway: {bind: 127.0.0.1, advertise: 127.0.0.1, bootstrapPort: 19092, brokerPorts: 19093-19100, linkNodeId: 77}
+storage: {type: disk, directory: /data, minFreeBytes: 2GiB}
+admin: {bind: 0.0.0.0, port: 0}
+log: {level: debug}
+`,
+    {},
+  );
+  assert.equal(config.name, 'dr-1');
+  assert.deepEqual(config.destination.addressMap, { 'kafka-1.internal:9092': '10.0.3.7:19092' });
+  assert.equal(config.destination.client['request.timeout.ms'], '15000');
+  assert.equal(config.gateway.linkNodeId, 77);
+  assert.deepEqual(config.gateway.brokerPorts, { first: 19093, last: 19100 });
+  assert.deepEqual(config.storage.minFreeBytes, { kind: 'bytes', value: 2 * 1024 ** 3 });
+  assert.deepEqual(config.admin, { bind: '0.0.0.0', port: 0 });
+});
+
+test('environment variables stand for values, numbers too, and never for structure', () => {
+  const text = minimal
+    .replace(
+      'kafka.example.com',
+      `${variable('PUBLIC_HOST')}\n  bootstrapPort: ${variable('PORT')}`,
+    )
+    .replace('/var/lib', `${variable('ROOT')}/lib`);
+  const config = parseConfig(text, { PUBLIC_HOST: 'h1', PORT: '19092', ROOT: '/r' });
+  assert.equal(config.gateway.advertise, 'h1');
+  assert.equal(config.gateway.bootstrapPort, 19092);
+  assert.equal(config.storage.directory, '/r/lib/causeway');
+  assert.deepEqual(problemsOf(text, { PORT: '1\nfoo: 2', ROOT: '/r', PUBLIC_HOST: 'h' }), [
+    'gateway.bootstrapPort: must be integer',
+  ]);
+});
+
+test('a missing environment variable is named with its path', () => {
+  const text = minimal.replace('/var/lib/causeway', variable('CAUSEWAY_DIR'));
+  assert.deepEqual(problemsOf(text), [
+    'storage.directory: the environment variable CAUSEWAY_DIR is not set',
+    'storage.directory: must be an absolute path',
+  ]);
+});
+
+test('unknown names are answered with the nearest known one', () => {
+  const text = `${minimal}
+admn: {port: 1}
+log: {levle: info}
+`.replace('advertise:', 'brokerPort: 9093-9192\n  advertise:');
+  const problems = problemsOf(text);
+  assert.deepEqual([...problems].sort(), [
+    'admn: unknown name; did you mean "admin"?',
+    'gateway.brokerPort: unknown name; did you mean "brokerPorts"?',
+    'log.levle: unknown name; did you mean "level"?',
+  ]);
+});
+
+const wrongFiles: readonly [string, string, string][] = [
+  ['storage.directory', 'directory: data', 'storage.directory: must be an absolute path'],
+  ['port ranges', 'brokerPorts: 9093', 'gateway.brokerPorts: must be string'],
+  [
+    'the order of a range',
+    'brokerPorts: 9100-9093',
+    'gateway.brokerPorts: needs at least two ports: one for each broker and one for the link node',
+  ],
+  [
+    'the form of a range',
+    'brokerPorts: "9093..9192"',
+    'gateway.brokerPorts: must be of the form FIRST-LAST, such as 9093-9192',
+  ],
+  [
+    'clashing ports',
+    'bootstrapPort: 9100',
+    'gateway.bootstrapPort: 9100 lies inside gateway.brokerPorts',
+  ],
+  ['too large ports', 'bootstrapPort: 70000', 'gateway.bootstrapPort: must be <= 65535'],
+  [
+    'an advertised host with a port',
+    'advertise: kafka:9092',
+    'gateway.advertise: must be a host name or an address, without a port',
+  ],
+  [
+    'TLS for clients',
+    'tls: {certificate: a}',
+    'gateway.tls: TLS towards clients is not in this version',
+  ],
+  ['Kafka storage', 'type: kafka', 'storage.type: kafka is not in this version; only disk is'],
+  [
+    'sizes',
+    'minFreeBytes: 5GB',
+    'storage.minFreeBytes: must be a number of bytes, a size such as 10GiB, or a share such as 5%',
+  ],
+  ['shares', 'minFreeBytes: 100%', 'storage.minFreeBytes: must be below 100%'],
+  [
+    'servers',
+    'bootstrap.servers: kafka-1',
+    'destination.bootstrap.servers: "kafka-1" is not of the form host:port',
+  ],
+  [
+    'SASL_SSL',
+    'security.protocol: SASL_SSL',
+    'destination.security.protocol: SASL_SSL is not in this version; only PLAINTEXT is',
+  ],
+  [
+    'TLS settings',
+    'ssl.truststore.certificates: x',
+    'destination.ssl.truststore.certificates: TLS towards the destination is not in this version',
+  ],
+  [
+    'mistyped client settings',
+    'client.ids: x',
+    'destination.client.ids: unknown setting; did you mean "client.id"?',
+  ],
+  [
+    'client settings of later versions',
+    'metadata.max.age.ms: 1',
+    'destination.metadata.max.age.ms: this Kafka client setting is not in this version',
+  ],
+];
+
+function withSetting(setting: string): string {
+  const key = setting.slice(0, setting.indexOf(': '));
+  const isStorage = ['directory', 'type', 'minFreeBytes'].includes(key);
+  const isDestination = /^(bootstrap\.servers|security|ssl|sasl|client|metadata)/.test(key);
+  const section = isStorage ? 'storage' : isDestination ? 'destination' : 'gateway';
+  const without = minimal
+    .split('\n')
+    .filter((line) => !line.startsWith(`  ${key}:`))
+    .join('\n');
+  return without.replace(`${section}:`, `${section}:\n  ${setting}`);
+}
+
+for (const [what, setting, expected] of wrongFiles) {
+  test(`R18: wrong configuration of ${what} is refused with its path`, () => {
+    assert.deepEqual(problemsOf(withSetting(setting)), [expected]);
+  });
+}
+
+test('R17: a password that cannot be used is named but not repeated', () => {
+  const text = withSetting('sasl.jaas.config: "x required password=\\"hunter2\\";"');
+  const problems = problemsOf(text);
+  assert.equal(problems.length, 1);
+  assert.ok(!problems.join().includes('hunter2'));
+});
+
+test('all faults are reported at once', () => {
+  const problems = problemsOf('storage: {directory: x}\nlog: {level: loud}\n');
+  assert.deepEqual([...problems].sort(), [
+    'destination: is missing',
+    'gateway: is missing',
+    'log.level: must be one of trace, debug, info, warn, error',
+  ]);
+});
+
+test('state encryption is refused as not in this version', () => {
+  const problems = problemsOf(`${minimal}state: {encryption: {keyFile: /k}}\n`);
+  assert.deepEqual(problems, ['state: encryption of inline secrets is not in this version']);
+});
+
+test('broken YAML and files that are no mapping are refused', () => {
+  assert.match(problemsOf('a: [1')[0] ?? '', /^not valid YAML: /);
+  assert.deepEqual(problemsOf('- 1'), ['the file must hold a mapping of names']);
+  assert.deepEqual(problemsOf(''), ['the file must hold a mapping of names']);
+});
+
+test('a missing file is named', async () => {
+  await assert.rejects(loadConfig('/nonexistent/causeway.yaml', {}), /cannot read \/nonexistent/);
+});
