@@ -1,0 +1,159 @@
+/**
+ * Finds frames (int32 size, then that many bytes) in a byte stream at any split. It owns the place
+ * in the stream; it refuses to know what frames mean, and never buffers a body: the first
+ * `headBytes` of each frame are handed over in one piece, because headers must be read whole, and
+ * the rest as views of the chunks as they come. Invariant: per frame the sink sees one `onHead`,
+ * `onBody` views that add up to the rest, one `onEnd`. `FrameCollector` is for those who want
+ * whole frames.
+ */
+import { ProtocolError } from './errors.ts';
+import { frameBytesMaxDefault } from './limits.ts';
+
+const sizePrefixBytes = 4;
+
+export interface FrameSink {
+  /** `sizeInBytes`: the whole frame without its prefix; `head`: its first bytes, in one piece. */
+  onHead(head: Buffer, sizeInBytes: number): void;
+  /** What follows the head; a view, valid until the chunk is reused. */
+  onBody(view: Buffer): void;
+  onEnd(): void;
+}
+
+export interface FrameScannerOptions {
+  /** How much of each frame is wanted in one piece; all of shorter frames. */
+  headBytes: number;
+  frameBytesMax?: number;
+}
+
+export class FrameScanner {
+  private readonly headBytesMax: number;
+  private readonly frameBytesMax: number;
+  /** Prefix and head, while they have not arrived in one piece. */
+  private readonly held: Buffer;
+  private heldBytes: number;
+  /** -1 while the prefix is not complete. */
+  private frameBytes: number;
+  /** What of the body is still to come; only when the head has been handed over. */
+  private bodyBytesLeft: number;
+
+  constructor(options: FrameScannerOptions) {
+    this.headBytesMax = options.headBytes;
+    this.frameBytesMax = options.frameBytesMax ?? frameBytesMaxDefault;
+    this.held = Buffer.allocUnsafeSlow(sizePrefixBytes + this.headBytesMax);
+    this.heldBytes = 0;
+    this.frameBytes = -1;
+    this.bodyBytesLeft = 0;
+  }
+
+  /** Whether the stream stands between two frames: only then may it end. */
+  get isBetweenFrames(): boolean {
+    return this.bodyBytesLeft === 0 && this.heldBytes === 0;
+  }
+
+  /** Feeds one chunk. A size prefix that cannot be right throws, and the stream is lost. */
+  push(chunk: Buffer, sink: FrameSink): void {
+    let position = 0;
+    while (position < chunk.length) {
+      position =
+        this.bodyBytesLeft > 0
+          ? this.passBody(chunk, position, sink)
+          : this.takeHead(chunk, position, sink);
+    }
+  }
+
+  private passBody(chunk: Buffer, position: number, sink: FrameSink): number {
+    const end = Math.min(chunk.length, position + this.bodyBytesLeft);
+    this.bodyBytesLeft -= end - position;
+    sink.onBody(chunk.subarray(position, end));
+    if (this.bodyBytesLeft === 0) sink.onEnd();
+    return end;
+  }
+
+  private takeHead(chunk: Buffer, position: number, sink: FrameSink): number {
+    if (this.heldBytes === 0) {
+      const end = this.passHeadInOnePiece(chunk, position, sink);
+      if (end > position) return end;
+    }
+    const wanted = this.frameBytes < 0 ? sizePrefixBytes : sizePrefixBytes + this.headBytes();
+    const end = Math.min(chunk.length, position + wanted - this.heldBytes);
+    chunk.copy(this.held, this.heldBytes, position, end);
+    this.heldBytes += end - position;
+    if (this.heldBytes < wanted) return end;
+    if (this.frameBytes < 0) {
+      this.frameBytes = this.checkedSize(this.held.readInt32BE(0));
+      if (this.frameBytes > 0) return end;
+    }
+    // A copy, because `held` is used again and a sink may keep the head.
+    this.handOver(Buffer.from(this.held.subarray(sizePrefixBytes, this.heldBytes)), sink);
+    return end;
+  }
+
+  /** The common case: prefix and head lie in this chunk. Returns `position` when they do not. */
+  private passHeadInOnePiece(chunk: Buffer, position: number, sink: FrameSink): number {
+    if (chunk.length - position < sizePrefixBytes) return position;
+    const frameBytes = this.checkedSize(chunk.readInt32BE(position));
+    const end = position + sizePrefixBytes + Math.min(frameBytes, this.headBytesMax);
+    if (end > chunk.length) return position;
+    this.frameBytes = frameBytes;
+    this.handOver(chunk.subarray(position + sizePrefixBytes, end), sink);
+    return end;
+  }
+
+  private handOver(head: Buffer, sink: FrameSink): void {
+    const sizeInBytes = this.frameBytes;
+    this.frameBytes = -1;
+    this.heldBytes = 0;
+    this.bodyBytesLeft = sizeInBytes - head.length;
+    sink.onHead(head, sizeInBytes);
+    if (this.bodyBytesLeft === 0) sink.onEnd();
+  }
+
+  private headBytes(): number {
+    return Math.min(this.frameBytes, this.headBytesMax);
+  }
+
+  private checkedSize(size: number): number {
+    if (size < 0 || size > this.frameBytesMax) {
+      const detail = `frame size ${size}, at most ${this.frameBytesMax} is accepted`;
+      throw new ProtocolError('INVALID_FRAME', detail);
+    }
+    return size;
+  }
+}
+
+/** Whole frames, without their prefix. Views of the chunk where one holds all of a frame. */
+export class FrameCollector {
+  private readonly scanner: FrameScanner;
+  private readonly sink: FrameSink;
+  private parts: Buffer[];
+  private complete: Buffer[];
+
+  constructor(options: { frameBytesMax?: number } = {}) {
+    this.scanner = new FrameScanner({ headBytes: 0, ...options });
+    this.parts = [];
+    this.complete = [];
+    this.sink = {
+      onHead: () => undefined,
+      onBody: (view) => {
+        this.parts.push(view);
+      },
+      onEnd: () => {
+        const only = this.parts.length === 1 ? this.parts[0] : undefined;
+        this.complete.push(only ?? Buffer.concat(this.parts));
+        this.parts = [];
+      },
+    };
+  }
+
+  get isBetweenFrames(): boolean {
+    return this.scanner.isBetweenFrames;
+  }
+
+  /** Feeds one chunk (which must not be reused); returns the frames that it completed. */
+  push(chunk: Buffer): Buffer[] {
+    this.scanner.push(chunk, this.sink);
+    const complete = this.complete;
+    this.complete = [];
+    return complete;
+  }
+}
