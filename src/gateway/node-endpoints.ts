@@ -1,0 +1,102 @@
+// Broker addresses in responses: every host and port that a client reads is one of our listeners, under the
+// broker's own node id. Owns the rewriting of endpoint lists and the KIP-951 hints that we give ourselves.
+// Invariant: no endpoint leaves here that is not bound; the pair (leader id, endpoint) changes together.
+import {
+  createMetadataRequest,
+  createMetadataRequestTopic,
+  metadataRequestCodec,
+} from '../../protocol/generated/metadata-request.ts';
+import { metadataResponseCodec } from '../../protocol/generated/metadata-response.ts';
+import type { Endpoint, GatewayServices, SessionView } from './handler.ts';
+import { apiOf } from './messages.ts';
+import {
+  isMirrored,
+  mirrorLeaderEpoch,
+  openNativeExtent,
+  topicStanding,
+} from './topic-standing.ts';
+
+/** The fields that all of Kafka's endpoint structs share, whatever they call the id. */
+export interface WireNode {
+  nodeId: number;
+  host: string;
+  port: number;
+  rack?: string | null;
+}
+
+/** Puts our addresses in place of the brokers' own, after binding what is new. Changes the nodes given. */
+export async function advertiseNodes(
+  services: GatewayServices,
+  nodes: readonly WireNode[],
+): Promise<void> {
+  if (nodes.length === 0) return;
+  await services.ensureEndpoints(
+    nodes.map(({ nodeId, host, port, rack }) => ({ nodeId, host, port, rack: rack ?? null })),
+  );
+  for (const node of nodes) {
+    const endpoint = services.endpoint(node.nodeId);
+    if (endpoint === undefined) throw new Error(`node ${node.nodeId} has no advertised endpoint`);
+    node.host = endpoint.host;
+    node.port = endpoint.port;
+  }
+}
+
+export interface LeaderHint {
+  readonly leaderId: number;
+  /** Virtual. */
+  readonly leaderEpoch: number;
+}
+
+/** Hints by topic name and partition; only partitions whose leader is known. */
+export type LeaderHints = ReadonlyMap<string, ReadonlyMap<number, LeaderHint>>;
+
+const metadataApi = apiOf(metadataRequestCodec, metadataResponseCodec, { min: 7 });
+
+/**
+ * Asks the destination, with the client's own rights, who leads the given topics now. For mirrored ones the
+ * answer is the link node. Topics that the client may not see are missing.
+ */
+export async function findLeaders(
+  session: SessionView,
+  topics: readonly string[],
+): Promise<LeaderHints> {
+  const request = createMetadataRequest({
+    topics: topics.map((name) => createMetadataRequestTopic({ name })),
+    allowAutoTopicCreation: false,
+  });
+  const response = await session.callUpstream(metadataApi, request);
+  const { services } = session;
+  await advertiseNodes(services, response.brokers);
+  const hints = new Map<string, Map<number, LeaderHint>>();
+  for (const topic of response.topics) {
+    if (topic.name === null) continue;
+    const standing = topicStanding(services.directory, topic);
+    if (standing.kind === 'unsettled') continue;
+    const view = standing.kind === 'known' ? standing.view : undefined;
+    const partitions = new Map<number, LeaderHint>();
+    for (const { partitionIndex, leaderId, leaderEpoch } of topic.partitions) {
+      if (view !== undefined && isMirrored(view)) {
+        const epoch = mirrorLeaderEpoch(view, partitionIndex);
+        partitions.set(partitionIndex, { leaderId: services.linkNodeId, leaderEpoch: epoch });
+      } else if (leaderId >= 0 && leaderEpoch >= 0) {
+        const shift = openNativeExtent(view?.partition(partitionIndex))?.epochShift ?? 0;
+        partitions.set(partitionIndex, { leaderId, leaderEpoch: leaderEpoch + shift });
+      }
+    }
+    hints.set(topic.name, partitions);
+  }
+  return hints;
+}
+
+/** The endpoints that belong to hints, each node once. */
+export function hintEndpoints(
+  services: GatewayServices,
+  leaderIds: Iterable<number>,
+): readonly Endpoint[] {
+  const endpoints: Endpoint[] = [];
+  for (const nodeId of new Set(leaderIds)) {
+    const endpoint = services.endpoint(nodeId);
+    if (endpoint !== undefined) endpoints.push(endpoint);
+  }
+  return endpoints;
+}
