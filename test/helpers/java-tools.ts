@@ -1,0 +1,94 @@
+// Kafka's own command line tools, run by their main class out of the jars.
+//
+// Owns: the tools' names and classes for each version. The tools follow advertised addresses, so
+// they want a cluster with reachable ones, or a proxy's bootstrap address.
+// Invariant: a tool that ends with an error rejects, with all that it said.
+
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
+import { programFile } from './toolchains.ts';
+
+const toolsPackage = 'org.apache.kafka.tools';
+
+const mainClasses = {
+  'kafka-topics': `${toolsPackage}.TopicCommand`,
+  'kafka-configs': `${toolsPackage}.ConfigCommand`,
+  'kafka-acls': `${toolsPackage}.AclCommand`,
+  'kafka-consumer-groups': `${toolsPackage}.consumer.group.ConsumerGroupCommand`,
+  'kafka-share-groups': `${toolsPackage}.consumer.group.ShareGroupCommand`,
+  'kafka-console-consumer': `${toolsPackage}.consumer.ConsoleConsumer`,
+  'kafka-console-producer': `${toolsPackage}.ConsoleProducer`,
+  'kafka-get-offsets': `${toolsPackage}.GetOffsetShell`,
+  'kafka-delete-records': `${toolsPackage}.DeleteRecordsCommand`,
+  'kafka-transactions': `${toolsPackage}.TransactionsCommand`,
+  'kafka-broker-api-versions': `${toolsPackage}.BrokerApiVersionsCommand`,
+  'kafka-metadata-quorum': `${toolsPackage}.MetadataQuorumCommand`,
+  'kafka-log-dirs': `${toolsPackage}.LogDirsCommand`,
+  'kafka-reassign-partitions': `${toolsPackage}.reassign.ReassignPartitionsCommand`,
+  'kafka-dump-log': `${toolsPackage}.DumpLogSegments`,
+  'kafka-producer-perf-test': `${toolsPackage}.ProducerPerformance`,
+  'kafka-consumer-perf-test': `${toolsPackage}.ConsumerPerformance`,
+  'kafka-verifiable-producer': `${toolsPackage}.VerifiableProducer`,
+  'kafka-verifiable-consumer': `${toolsPackage}.VerifiableConsumer`,
+} as const;
+
+export type JavaToolName = keyof typeof mainClasses;
+
+const withoutBootstrap: readonly JavaToolName[] = ['kafka-dump-log'];
+
+export interface JavaToolResult {
+  stdout: string;
+  stderr: string;
+}
+
+export interface JavaToolOptions {
+  /** Version of the tool. The classes are those of 4.4.0, the only one this table is for. */
+  version?: Extract<KafkaVersion, '4.4.0'>;
+  stdin?: string;
+  timeoutMs?: number;
+}
+
+function collect(
+  name: JavaToolName,
+  args: string[],
+  options: JavaToolOptions,
+): Promise<JavaToolResult> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('java', args, { stdio: 'pipe', timeout: options.timeoutMs ?? 60_000 });
+    const result = { stdout: '', stderr: '' };
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      result.stdout += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      result.stderr += text;
+    });
+    child.once('error', reject);
+    child.stdin.once('error', reject);
+    child.once('close', (code, signal) => {
+      if (code === 0) resolve(result);
+      else {
+        const said = `${result.stdout}\n${result.stderr}`;
+        reject(new Error(`${name} ended with ${code ?? signal}:\n${said}`));
+      }
+    });
+    child.stdin.end(options.stdin ?? '');
+  });
+}
+
+/** Runs a tool against a bootstrap address (null for tools that need none). */
+export async function javaTool(
+  target: { bootstrap: string } | null,
+  name: JavaToolName,
+  args: string[],
+  options: JavaToolOptions = {},
+): Promise<JavaToolResult> {
+  const jars = await kafkaJars(options.version ?? defaultKafkaVersion);
+  const isBare = withoutBootstrap.includes(name);
+  if (!isBare && !target) throw new Error(`${name} needs a bootstrap address`);
+  const bootstrap = isBare || !target ? [] : ['--bootstrap-server', target.bootstrap];
+  const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
+  const flags = ['-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', log];
+  const classes = ['-cp', path.join(jars, '*'), mainClasses[name]];
+  return collect(name, [...flags, ...classes, ...bootstrap, ...args], options);
+}
