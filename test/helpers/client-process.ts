@@ -2,7 +2,7 @@
 //
 // Owns: the process, its replies by id, its events, its stderr. Knows nothing of Kafka or of what
 // the events mean (foreign-clients.ts does). The programs end when stdin ends, so that none
-// outlives the test process; the handles never keep that process alive.
+// outlives the test process; they keep that process alive only while it waits for a reply.
 // Invariant: every request is settled: by its reply, or with an error when the program ends.
 
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
@@ -90,6 +90,7 @@ export class ClientProcess {
     const id = Number(event.id);
     const waiter = this.#waiters.get(id);
     this.#waiters.delete(id);
+    if (this.#waiters.size === 0) this.#child.unref();
     if (event.error === undefined) waiter?.resolve({ ...event, id });
     else waiter?.reject(new ForeignClientError(String(event.error), String(event.code)));
   }
@@ -116,6 +117,7 @@ export class ClientProcess {
     const id = this.#nextId++;
     return new Promise((resolve, reject) => {
       this.#waiters.set(id, { resolve, reject });
+      this.#child.ref();
       this.#child.stdin.write(`${JSON.stringify({ ...fields, id })}\n`);
     });
   }
