@@ -70,7 +70,10 @@ export interface TopicRecord {
   readonly stoppedBy: 'promote' | 'failover' | null;
   /** Only in PENDING_MIRROR: what the shell is to be created with, so that a restart can go on. */
   readonly creating?: PendingCreation;
-  /** Only in PENDING_STOPPED: what is going on, so that a restart can finish or undo it. */
+  /**
+   * A promotion under way (PENDING_STOPPED), or a failover that has to append ABORT batches (in any state, until
+   * its switch is committed): what a restart needs to finish the one and undo the other.
+   */
   readonly stopping?: PendingStop;
 }
 
