@@ -12,6 +12,8 @@ export interface Api<Request, Response> {
   readonly versionMax: number;
   encode(writer: Writer, request: Request, version: number): void;
   decode(reader: Reader, version: number): Response;
+  /** Error codes that may say "not me, ask another broker"; for coordinators and the controller. */
+  routingErrors?(response: Response): readonly number[];
 }
 
 export type ClusterErrorCode =

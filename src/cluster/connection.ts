@@ -1,0 +1,267 @@
+// One connection to one broker: ApiVersions first, then pipelined requests answered in order. Owns the queue
+// of expected answers and their deadlines. Refuses to know nodes, retries and what answers say.
+// Invariant: every request ends exactly once, with its answer or a ClusterError; an answer that is not the
+// expected one (correlation id) ends the connection, because nothing after it can be trusted.
+import {
+  decodeResponseHeader,
+  encodeRequestFrame,
+  ProtocolError,
+  Reader,
+} from '../../protocol/index.ts';
+import { type Address, formatAddress } from './address.ts';
+import { apiVersionsApi } from './apis.ts';
+import { type Api, ClusterError, type VersionRange } from './cluster.ts';
+import type { ClusterLimits } from './limits.ts';
+import { ResponseAssembler } from './response-assembler.ts';
+import type { Ticker } from './ticker.ts';
+import { connectionFault, type Transport, type TransportStream } from './transport.ts';
+
+export interface ConnectionOptions {
+  readonly address: Address;
+  readonly transport: Transport;
+  readonly clientId: string;
+  readonly limits: ClusterLimits;
+  readonly ticker: Ticker;
+  /** Called once when the connection is of no more use. */
+  readonly onClosed: () => void;
+}
+
+interface Pending {
+  readonly name: string;
+  readonly key: number;
+  readonly version: number;
+  readonly correlationId: number;
+  readonly deadlineMs: number;
+  readonly timeoutMs: number;
+  isAbandoned: boolean;
+  settle(reader: Reader): void;
+  reject(error: ClusterError): void;
+}
+
+const unsupportedVersion = 35;
+
+export class BrokerConnection {
+  readonly address: Address;
+  versions: ReadonlyMap<number, VersionRange> = new Map();
+  readonly #options: ConnectionOptions;
+  readonly #pending: Pending[] = [];
+  readonly #assembler: ResponseAssembler;
+  readonly #opened: Promise<void>;
+  #stream: TransportStream;
+  #nextCorrelationId = 1;
+  #closedBy: ClusterError | undefined;
+  #stopTicks: (() => void) | undefined;
+
+  constructor(options: ConnectionOptions) {
+    this.address = options.address;
+    this.#options = options;
+    this.#assembler = new ResponseAssembler(options.limits.frameBytesMax, (frame) =>
+      this.#onFrame(frame),
+    );
+    let opened: () => void;
+    let failed: (error: ClusterError) => void;
+    this.#opened = new Promise((resolve, reject) => {
+      opened = resolve;
+      failed = reject;
+    });
+    this.#stream = options.transport.open(options.address, {
+      onOpen: () => opened(),
+      onData: (chunk) => this.#onData(chunk),
+      onClose: (error) => {
+        const message = connectionFault(options.address, error);
+        this.#close(new ClusterError('UNREACHABLE', message, { cause: error, maybeSent: true }));
+        failed(this.#notSent());
+      },
+    });
+  }
+
+  get isClosed(): boolean {
+    return this.#closedBy !== undefined;
+  }
+
+  get inFlightCount(): number {
+    return this.#pending.length;
+  }
+
+  /** Connects and learns the broker's versions. @throws ClusterError with maybeSent false */
+  async open(): Promise<void> {
+    const { ticker, limits } = this.#options;
+    const deadlineMs = ticker.now() + limits.connectTimeoutMs;
+    const stopWatching = ticker.add((now) => {
+      if (now < deadlineMs) return;
+      const message = `${formatAddress(this.address)}: no answer within ${limits.connectTimeoutMs} ms`;
+      this.#close(new ClusterError('TIMEOUT', message, { maybeSent: false }));
+    });
+    try {
+      await this.#opened;
+      await this.#learnVersions(Math.max(1, deadlineMs - ticker.now()));
+    } catch (error) {
+      this.#close(this.#asClusterError(error));
+      throw this.#notSent();
+    } finally {
+      stopWatching();
+    }
+  }
+
+  /** @throws ClusterError UNSUPPORTED */
+  pickVersion(api: Api<never, unknown>, versionMax = Number.POSITIVE_INFINITY): number {
+    const range = this.versions.get(api.key);
+    const version = range && Math.min(range.max, api.versionMax, versionMax);
+    if (!range || version === undefined || version < Math.max(range.min, api.versionMin)) {
+      const theirs = range ? `${range.min} to ${range.max}` : 'none';
+      const message =
+        `${formatAddress(this.address)}: no common version of ${api.name}: ` +
+        `broker has ${theirs}, needed ${api.versionMin} to ${Math.min(api.versionMax, versionMax)}`;
+      throw new ClusterError('UNSUPPORTED', message, { maybeSent: false });
+    }
+    return version;
+  }
+
+  send<Request, Response>(
+    api: Api<Request, Response>,
+    version: number,
+    request: Request,
+    timeoutMs: number,
+  ): Promise<Response> {
+    if (this.#closedBy) return Promise.reject(this.#notSent());
+    if (this.#pending.length >= this.#options.limits.inFlightMax) {
+      const message = `${formatAddress(this.address)}: too many requests in flight`;
+      return Promise.reject(new ClusterError('UNREACHABLE', message, { maybeSent: false }));
+    }
+    const correlationId = this.#nextCorrelationId;
+    this.#nextCorrelationId = (this.#nextCorrelationId + 1) & 0x7fffffff;
+    const frame = this.#encode(api, version, correlationId, request);
+    const answer = new Promise<Response>((resolve, reject) => {
+      this.#pending.push({
+        name: api.name,
+        key: api.key,
+        version,
+        correlationId,
+        deadlineMs: this.#options.ticker.now() + timeoutMs,
+        timeoutMs,
+        isAbandoned: false,
+        settle: (reader) => resolve(api.decode(reader, version)),
+        reject,
+      });
+    });
+    this.#stopTicks ??= this.#options.ticker.add((now) => this.#onTick(now));
+    this.#stream.write(frame);
+    return answer;
+  }
+
+  close(reason = 'closed by us'): void {
+    const message = `${formatAddress(this.address)}: ${reason}`;
+    this.#close(new ClusterError('CLOSED', message, { maybeSent: true }));
+  }
+
+  #encode<Request>(
+    api: Api<Request, unknown>,
+    version: number,
+    correlationId: number,
+    request: Request,
+  ): Buffer[] {
+    const { clientId } = this.#options;
+    const header = { apiKey: api.key, apiVersion: version, correlationId, clientId };
+    try {
+      return encodeRequestFrame(header, (writer) => api.encode(writer, request, version));
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      const message = `${formatAddress(this.address)}: ${error.message}`;
+      throw new ClusterError('UNSUPPORTED', message, { cause: error, maybeSent: false });
+    }
+  }
+
+  async #learnVersions(timeoutMs: number): Promise<void> {
+    const request = {
+      clientSoftwareName: 'causeway',
+      clientSoftwareVersion: '0',
+      clusterId: null,
+      nodeId: -1,
+    };
+    let answer = await this.send(apiVersionsApi, apiVersionsApi.versionMax, request, timeoutMs);
+    if (answer.errorCode === unsupportedVersion) {
+      const theirs = answer.apiKeys.find((range) => range.apiKey === apiVersionsApi.key);
+      const version = Math.min(theirs?.maxVersion ?? 0, apiVersionsApi.versionMax);
+      answer = await this.send(apiVersionsApi, version, request, timeoutMs);
+    }
+    if (answer.errorCode !== 0) {
+      const message = `${formatAddress(this.address)}: ApiVersions ended with error ${answer.errorCode}`;
+      throw new ClusterError('PROTOCOL', message, { maybeSent: false });
+    }
+    this.versions = new Map(
+      answer.apiKeys.map(({ apiKey, minVersion, maxVersion }) => [
+        apiKey,
+        { min: minVersion, max: maxVersion },
+      ]),
+    );
+  }
+
+  #onData(chunk: Buffer): void {
+    try {
+      this.#assembler.push(chunk);
+    } catch (error) {
+      this.#close(this.#asClusterError(error));
+    }
+  }
+
+  #onFrame(frame: Buffer): void {
+    if (this.#closedBy) return;
+    const expected = this.#pending[0];
+    const correlationId = frame.readInt32BE(0);
+    if (expected?.correlationId !== correlationId) {
+      const wanted = expected ? `expected ${expected.correlationId}` : 'none is expected';
+      throw new ProtocolError('INVALID_FRAME', `answer ${correlationId}, but ${wanted}`);
+    }
+    const reader = new Reader(frame);
+    decodeResponseHeader(reader, expected.key, expected.version);
+    if (!expected.isAbandoned) expected.settle(reader);
+    this.#pending.shift();
+    if (this.#pending.length === 0) this.#restTicks();
+  }
+
+  #onTick(now: number): void {
+    const isHeadLate = (this.#pending[0]?.deadlineMs ?? now) < now;
+    for (const request of this.#pending) {
+      if (request.isAbandoned || request.deadlineMs >= now) continue;
+      request.isAbandoned = true;
+      const message =
+        `${formatAddress(this.address)}: no answer to ${request.name} ` +
+        `within ${Math.round(request.timeoutMs)} ms`;
+      request.reject(new ClusterError('TIMEOUT', message, { maybeSent: true }));
+    }
+    if (!isHeadLate) return;
+    const message = `${formatAddress(this.address)}: given up after an answer that did not come`;
+    this.#close(new ClusterError('UNREACHABLE', message, { maybeSent: true }));
+  }
+
+  #restTicks(): void {
+    this.#stopTicks?.();
+    this.#stopTicks = undefined;
+  }
+
+  #asClusterError(error: unknown): ClusterError {
+    if (error instanceof ClusterError) return error;
+    const reason = error instanceof Error ? error.message : String(error);
+    const message = `${formatAddress(this.address)}: ${reason}`;
+    return new ClusterError('PROTOCOL', message, { cause: error, maybeSent: true });
+  }
+
+  /** The reason of the end, for a request that never left. */
+  #notSent(): ClusterError {
+    const reason = this.#closedBy;
+    const code = reason?.code ?? 'UNREACHABLE';
+    const message = reason?.message ?? `${formatAddress(this.address)}: closed`;
+    return new ClusterError(code, message, { cause: reason?.cause, maybeSent: false });
+  }
+
+  #close(reason: ClusterError): void {
+    if (this.#closedBy) return;
+    this.#closedBy = reason;
+    this.#restTicks();
+    this.#stream.destroy();
+    for (const request of this.#pending.splice(0)) {
+      if (!request.isAbandoned) request.reject(reason);
+    }
+    this.#options.onClosed();
+  }
+}

@@ -1,0 +1,33 @@
+// What our own Kafka client may take at most, in one place: time, connections, bytes. Callers override
+// single values. Invariant: memory of one cluster <= connections x frame size, since every connection
+// assembles at most one response at a time.
+export interface ClusterLimits {
+  /** One request without its own `timeoutMs`, everything included. */
+  readonly requestTimeoutMs: number;
+  /** TCP connect and ApiVersions together. */
+  readonly connectTimeoutMs: number;
+  /** After the first failure of an address; doubles, with jitter. */
+  readonly backoffMs: number;
+  readonly backoffMsMax: number;
+  /** Of one request that is sent again because the coordinator moves or loads. */
+  readonly retryBackoffMs: number;
+  readonly connectionsMax: number;
+  /** A response that claims more ends its connection. */
+  readonly frameBytesMax: number;
+  /** Answers outstanding on one connection. */
+  readonly inFlightMax: number;
+  /** How often timeouts are looked at: no timeout is more exact than this. */
+  readonly tickMs: number;
+}
+
+export const clusterLimitsDefault: ClusterLimits = {
+  requestTimeoutMs: 10_000,
+  connectTimeoutMs: 5_000,
+  backoffMs: 50,
+  backoffMsMax: 1_000,
+  retryBackoffMs: 50,
+  connectionsMax: 1_000,
+  frameBytesMax: 128 * 1024 * 1024,
+  inFlightMax: 1_000,
+  tickMs: 50,
+};
