@@ -92,48 +92,90 @@ export class Writer {
     this.segmentStart = 0;
   }
 
+  // `reserve` may replace the buffer, so it always comes before `view` or `buffer` is looked up.
+
+  private putInt8(value: number): void {
+    const start = this.reserve(1);
+    this.view.setInt8(start, value);
+  }
+
+  private putUint8(value: number): void {
+    const start = this.reserve(1);
+    this.view.setUint8(start, value);
+  }
+
+  private putInt16(value: number): void {
+    const start = this.reserve(2);
+    this.view.setInt16(start, value);
+  }
+
+  private putUint16(value: number): void {
+    const start = this.reserve(2);
+    this.view.setUint16(start, value);
+  }
+
+  private putInt32(value: number): void {
+    const start = this.reserve(4);
+    this.view.setInt32(start, value);
+  }
+
+  private putUint32(value: number): void {
+    const start = this.reserve(4);
+    this.view.setUint32(start, value);
+  }
+
+  private putBigInt64(value: bigint): void {
+    const start = this.reserve(8);
+    this.view.setBigInt64(start, value);
+  }
+
+  private putFloat64(value: number): void {
+    const start = this.reserve(8);
+    this.view.setFloat64(start, value);
+  }
+
   private notHeld(type: string, value: unknown, field: string | undefined): ProtocolError {
     return this.error('INVALID_VALUE', `${String(value)} is not of type ${type}`, field);
   }
 
   writeBoolean(value: boolean, _field?: string): void {
-    this.view.setInt8(this.reserve(1), value ? 1 : 0);
+    this.putInt8(value ? 1 : 0);
   }
 
   writeInt8(value: number, field?: string): void {
     if ((value << 24) >> 24 !== value) throw this.notHeld('int8', value, field);
-    this.view.setInt8(this.reserve(1), value);
+    this.putInt8(value);
   }
 
   writeInt16(value: number, field?: string): void {
     if ((value << 16) >> 16 !== value) throw this.notHeld('int16', value, field);
-    this.view.setInt16(this.reserve(2), value);
+    this.putInt16(value);
   }
 
   writeUint16(value: number, field?: string): void {
     if ((value & 0xffff) !== value) throw this.notHeld('uint16', value, field);
-    this.view.setUint16(this.reserve(2), value);
+    this.putUint16(value);
   }
 
   writeInt32(value: number, field?: string): void {
     if ((value | 0) !== value) throw this.notHeld('int32', value, field);
-    this.view.setInt32(this.reserve(4), value);
+    this.putInt32(value);
   }
 
   writeUint32(value: number, field?: string): void {
     if (value >>> 0 !== value) throw this.notHeld('uint32', value, field);
-    this.view.setUint32(this.reserve(4), value);
+    this.putUint32(value);
   }
 
   writeInt64(value: bigint, field?: string): void {
     if (typeof value !== 'bigint' || BigInt.asIntN(64, value) !== value) {
       throw this.notHeld('int64', value, field);
     }
-    this.view.setBigInt64(this.reserve(8), value);
+    this.putBigInt64(value);
   }
 
   writeFloat64(value: number, _field?: string): void {
-    this.view.setFloat64(this.reserve(8), value);
+    this.putFloat64(value);
   }
 
   writeUuid(value: string, field?: string): void {
@@ -144,7 +186,8 @@ export class Writer {
 
   writeUvarint(value: number, field?: string): void {
     if (value >>> 0 !== value) throw this.notHeld('unsigned varint', value, field);
-    this.putUvarint(this.reserve(uvarintBytes(value)), value);
+    const start = this.reserve(uvarintBytes(value));
+    this.putUvarint(start, value);
   }
 
   private putUvarint(start: number, value: number): void {
@@ -166,16 +209,17 @@ export class Writer {
     if (BigInt.asIntN(64, value) !== value) throw this.notHeld('varlong', value, field);
     let rest = zigzag64(value);
     while (rest > 0x7fn) {
-      this.view.setUint8(this.reserve(1), Number(rest & 0x7fn) | 0x80);
+      this.putUint8(Number(rest & 0x7fn) | 0x80);
       rest >>= 7n;
     }
-    this.view.setUint8(this.reserve(1), Number(rest));
+    this.putUint8(Number(rest));
   }
 
   /** Bytes without any length in front; large ones become a chunk of their own. */
   writeRaw(bytes: Buffer): void {
     if (bytes.length < spliceBytesMin || this.openTags > 0) {
-      bytes.copy(this.buffer, this.reserve(bytes.length));
+      const start = this.reserve(bytes.length);
+      bytes.copy(this.buffer, start);
       return;
     }
     if (this.offset > this.segmentStart) {
@@ -201,13 +245,13 @@ export class Writer {
   writeString(value: string | null, field?: string): void {
     if (value === null) throw this.nullError(field);
     const length = this.checkedTextBytes(value, field);
-    this.view.setInt16(this.reserve(2), length);
+    this.putInt16(length);
     const start = this.reserve(length);
     this.buffer.write(value, start, length, 'utf8');
   }
 
   writeNullableString(value: string | null, field?: string): void {
-    if (value === null) this.view.setInt16(this.reserve(2), -1);
+    if (value === null) this.putInt16(-1);
     else this.writeString(value, field);
   }
 
@@ -220,18 +264,18 @@ export class Writer {
   }
 
   writeCompactNullableString(value: string | null, field?: string): void {
-    if (value === null) this.view.setUint8(this.reserve(1), 0);
+    if (value === null) this.putUint8(0);
     else this.writeCompactString(value, field);
   }
 
   writeBytes(value: Buffer | null, field?: string): void {
     if (value === null) throw this.nullError(field);
-    this.view.setInt32(this.reserve(4), value.length);
+    this.putInt32(value.length);
     this.writeRaw(value);
   }
 
   writeNullableBytes(value: Buffer | null, field?: string): void {
-    if (value === null) this.view.setInt32(this.reserve(4), -1);
+    if (value === null) this.putInt32(-1);
     else this.writeBytes(value, field);
   }
 
@@ -242,17 +286,17 @@ export class Writer {
   }
 
   writeCompactNullableBytes(value: Buffer | null, field?: string): void {
-    if (value === null) this.view.setUint8(this.reserve(1), 0);
+    if (value === null) this.putUint8(0);
     else this.writeCompactBytes(value, field);
   }
 
   writeArrayLength(value: readonly unknown[] | null, field?: string): void {
     if (value === null) throw this.nullError(field);
-    this.view.setInt32(this.reserve(4), value.length);
+    this.putInt32(value.length);
   }
 
   writeNullableArrayLength(value: readonly unknown[] | null, _field?: string): void {
-    this.view.setInt32(this.reserve(4), value === null ? -1 : value.length);
+    this.putInt32(value === null ? -1 : value.length);
   }
 
   writeCompactArrayLength(value: readonly unknown[] | null, field?: string): void {
@@ -266,7 +310,7 @@ export class Writer {
 
   /** The byte that leads a nullable struct. */
   writePresence(value: object | null): void {
-    this.view.setInt8(this.reserve(1), value === null ? -1 : 1);
+    this.putInt8(value === null ? -1 : 1);
   }
 
   /** Opens a tagged section: `known` tags that will be written here, and all unknown ones. */

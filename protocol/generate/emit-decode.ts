@@ -8,6 +8,7 @@ import {
   condition,
   defaultOf,
   elementBytesMin,
+  isNullable,
   localName,
   readArrayLength,
   readValue,
@@ -67,18 +68,15 @@ function decodeField(message: Message, struct: Struct, field: Field): string[] {
     elementBytesMin(message, type.element, field.versions),
   );
   const element = readValue(type.element, label, compact(field), false);
-  if (!typeOf(field).endsWith('| null')) {
-    const start = choose(when, length, '0');
-    return [
-      `const ${local}: ${baseType(type)} = [];`,
-      `for (let count = ${start}; count > 0; count--) ${local}.push(${element});`,
-    ];
-  }
+  const absent = field.default === 'null' ? '-1' : '0';
   const countName = `${local}Count`;
+  const orNull = isNullable(field);
   return [
-    `const ${countName} = ${choose(when, length, field.default === 'null' ? '-1' : '0')};`,
-    `const ${local}: ${typeOf(field)} = ${countName} < 0 ? null : [];`,
-    `for (let count = ${countName}; count > 0; count--) ${local}?.push(${element});`,
+    `const ${countName} = ${choose(when, length, absent)};`,
+    `const ${local}: ${typeOf(field)} = ${orNull ? `${countName} < 0 ? null : []` : '[]'};`,
+    `for (let left = ${countName}; left > 0; left--) {`,
+    `  ${local}${orNull ? '?' : ''}.push(${element});`,
+    '}',
   ];
 }
 
@@ -125,7 +123,7 @@ function decodeTagged(message: Message, struct: Struct, field: Field): string[] 
     elementBytesMin(message, type.element, field.versions),
   );
   const element = readValue(type.element, label, true, false);
-  const items = typeOf(field).endsWith('| null') ? 'length < 0 ? null : items' : 'items';
+  const items = isNullable(field) ? 'length < 0 ? null : items' : 'items';
   return [
     `const length = ${length};`,
     `const items: ${baseType(type)} = [];`,

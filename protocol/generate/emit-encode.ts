@@ -8,6 +8,7 @@ import {
   condition,
   differsFromDefault,
   isNullable,
+  negate,
   writeArrayLength,
   writePrimitive,
 } from './expressions.ts';
@@ -45,8 +46,8 @@ function encodeField(struct: Struct, field: Field): string[] {
   const differs = differsFromDefault(field, value);
   const refuse = when === true || field.ignorable ? undefined : `if (${differs}) ${refusal}`;
   if (field.tag !== undefined) {
-    if (refuse === undefined) return [];
-    return [`if (!(${when}) && ${differs}) ${refusal}`];
+    if (refuse === undefined || typeof when !== 'string') return [];
+    return [`if (${negate(when)} && ${differs}) {`, `  ${refusal}`, '}'];
   }
   const write = writeField(struct, field, value);
   if (when === true) return write;

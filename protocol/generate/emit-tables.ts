@@ -6,7 +6,7 @@ import { structOf } from '../schema/check.ts';
 import type { Field, Message, Struct } from '../schema/types.ts';
 import { formatVersions, intersect, isEmpty, type Versions } from '../schema/versions.ts';
 import { codecNameOf, fileNameOf, generatedNotice } from './emit.ts';
-import { camelCase, findStruct } from './expressions.ts';
+import { camelCase, findStruct, isNullable } from './expressions.ts';
 
 function notice(what: string): string[] {
   return ['/**', ` * ${what}`, ` * ${generatedNotice}`, ' * Do not edit.', ' */'];
@@ -129,6 +129,7 @@ export function emitFieldFacts(messages: readonly Message[]): string {
         `struct: '${struct.name}'`,
         `type: '${typeText(field)}'`,
         `versions: '${formatVersions(versions)}'`,
+        ...(isNullable(field) ? [`nullable: '${nullableText(field, versions)}'`] : []),
         ...(field.entityType === undefined ? [] : [`entityType: '${field.entityType}'`]),
         ...(field.tag === undefined ? [] : [`tag: ${field.tag}`]),
       ];
@@ -145,6 +146,8 @@ export function emitFieldFacts(messages: readonly Message[]): string {
     "  /** Kafka's own notation. */",
     '  readonly type: string;',
     '  readonly versions: string;',
+    "  /** Versions in which null may travel; 'none' when only the type allows it. */",
+    '  readonly nullable?: string;',
     '  readonly entityType?: string;',
     '  readonly tag?: number;',
     '}',
@@ -154,6 +157,10 @@ export function emitFieldFacts(messages: readonly Message[]): string {
     '];',
     '',
   ].join('\n');
+}
+
+function nullableText(field: Field, versions: Versions): string {
+  return formatVersions(intersect(field.nullable, versions));
 }
 
 function typeText(field: Field): string {

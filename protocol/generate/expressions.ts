@@ -19,6 +19,11 @@ export function condition(versions: Versions, context: Versions): Condition {
   return common.low === common.high ? `version === ${common.low}` : `${low} && ${high}`;
 }
 
+export function negate(when: string): string {
+  if (when.includes('&&')) return `!(${when})`;
+  return when.replace('>=', '<').replace('<=', '>').replace('===', '!==');
+}
+
 export function choose(when: Condition, yes: string, no: string): string {
   if (when === true || yes === no) return yes;
   if (when === false) return no;
@@ -38,7 +43,20 @@ export function compact(field: Field): Condition {
 
 const reserved = new Set([
   ...['reader', 'writer', 'message', 'version', 'flexible', 'unknownTags', 'tag', 'tagEnd'],
-  ...['count', 'items', 'fields', 'known', 'default', 'package', 'static', 'private', 'public'],
+  ...[
+    'count',
+    'left',
+    'length',
+    'items',
+    'index',
+    'fields',
+    'known',
+    'default',
+    'package',
+    'static',
+    'private',
+    'public',
+  ],
   ...['protected', 'interface', 'enum', 'delete', 'new', 'in', 'function', 'class', 'switch'],
 ]);
 

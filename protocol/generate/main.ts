@@ -1,10 +1,8 @@
 /**
- * `npm run generate`: reads the message definitions out of the kafka-clients jar and rewrites
- * `protocol/generated/`. Build time only. The jar is the one given with `--jar`, or one that the
- * tests have fetched already, or it is fetched with Maven into the git-ignored `.cache/`.
+ * `npm run generate`: reads the message definitions out of the kafka-clients jar (the one given
+ * with `--jar`, or found, or fetched) and rewrites `protocol/generated/`. Build time only.
  */
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -12,14 +10,11 @@ import { checkMessage } from '../schema/check.ts';
 import { isEmpty } from '../schema/versions.ts';
 import { emitMessage, fileNameOf } from './emit.ts';
 import { emitApis, emitFieldFacts, emitLoaders } from './emit-tables.ts';
+import { formatAll } from './format.ts';
+import { fetchJar, findJar } from './jar.ts';
 import { readDefinitions } from './read.ts';
 
-export const kafkaVersion = '4.4.0';
-
-const jarName = `kafka-clients-${kafkaVersion}.jar`;
 const protocolDirectory = resolve(dirname(fileURLToPath(import.meta.url)), '..');
-const cacheDirectory = resolve(protocolDirectory, '..', '.cache');
-const ownDirectory = join(cacheDirectory, 'kafka-clients');
 
 export const generatedDirectory = join(protocolDirectory, 'generated');
 
@@ -33,39 +28,7 @@ export function generate(jarPath: string): Map<string, string> {
   files.set('apis.ts', emitApis(messages));
   files.set('loaders.ts', emitLoaders(messages));
   files.set('field-facts.ts', emitFieldFacts(messages));
-  return files;
-}
-
-/** A jar that is already here, or undefined. */
-export function findJar(): string | undefined {
-  const places = [
-    join(cacheDirectory, 'kafka', kafkaVersion, jarName),
-    join(ownDirectory, jarName),
-  ];
-  return places.find((place) => existsSync(place));
-}
-
-/** Copies kafka-clients and what it needs (compression, SLF4J) with Maven; returns the jar. */
-function fetchJar(): string {
-  mkdirSync(ownDirectory, { recursive: true });
-  const pom = join(ownDirectory, 'pom.xml');
-  writeFileSync(
-    pom,
-    `<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>message-definitions</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies><dependency>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>
-    <version>${kafkaVersion}</version>
-  </dependency></dependencies>
-</project>
-`,
-  );
-  process.stderr.write(`fetching ${jarName} (about 11 MB with what it needs) with Maven\n`);
-  const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${ownDirectory}`];
-  execFileSync('mvn', ['-q', '-B', '-f', pom, ...goal], { stdio: 'inherit' });
-  return join(ownDirectory, jarName);
+  return formatAll(files);
 }
 
 function main(): void {

@@ -36,11 +36,7 @@ export function decodeAbortedTxn(reader: Reader, version: number): AbortedTxn {
   return { producerId, firstOffset, lastOffset, lastStableOffset, unknownTags };
 }
 
-export function encodeAbortedTxn(
-  writer: Writer,
-  message: AbortedTxn,
-  version: number,
-): void {
+export function encodeAbortedTxn(writer: Writer, message: AbortedTxn, version: number): void {
   writer.beginMessage('AbortedTxn', version, 0, 0);
   writer.writeInt64(message.producerId, 'AbortedTxn.producerId');
   writer.writeInt64(message.firstOffset, 'AbortedTxn.firstOffset');

@@ -16,7 +16,9 @@ export interface AddOffsetsToTxnRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddOffsetsToTxnRequest(fields: Partial<AddOffsetsToTxnRequest> = {}): AddOffsetsToTxnRequest {
+export function createAddOffsetsToTxnRequest(
+  fields: Partial<AddOffsetsToTxnRequest> = {},
+): AddOffsetsToTxnRequest {
   return {
     transactionalId: fields.transactionalId ?? '',
     producerId: fields.producerId ?? 0n,
@@ -26,14 +28,23 @@ export function createAddOffsetsToTxnRequest(fields: Partial<AddOffsetsToTxnRequ
   };
 }
 
-export function decodeAddOffsetsToTxnRequest(reader: Reader, version: number): AddOffsetsToTxnRequest {
+export function decodeAddOffsetsToTxnRequest(
+  reader: Reader,
+  version: number,
+): AddOffsetsToTxnRequest {
   reader.beginMessage('AddOffsetsToTxnRequest', version, 0, 4);
   const flexible = version >= 3;
-  const transactionalId: string = (flexible ? reader.readCompactString('AddOffsetsToTxnRequest.transactionalId') : reader.readString('AddOffsetsToTxnRequest.transactionalId'));
+  const transactionalId: string = flexible
+    ? reader.readCompactString('AddOffsetsToTxnRequest.transactionalId')
+    : reader.readString('AddOffsetsToTxnRequest.transactionalId');
   const producerId: bigint = reader.readInt64('AddOffsetsToTxnRequest.producerId');
   const producerEpoch: number = reader.readInt16('AddOffsetsToTxnRequest.producerEpoch');
-  const groupId: string = (flexible ? reader.readCompactString('AddOffsetsToTxnRequest.groupId') : reader.readString('AddOffsetsToTxnRequest.groupId'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddOffsetsToTxnRequest') : undefined;
+  const groupId: string = flexible
+    ? reader.readCompactString('AddOffsetsToTxnRequest.groupId')
+    : reader.readString('AddOffsetsToTxnRequest.groupId');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddOffsetsToTxnRequest')
+    : undefined;
   return { transactionalId, producerId, producerEpoch, groupId, unknownTags };
 }
 
@@ -44,10 +55,14 @@ export function encodeAddOffsetsToTxnRequest(
 ): void {
   writer.beginMessage('AddOffsetsToTxnRequest', version, 0, 4);
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.transactionalId, 'AddOffsetsToTxnRequest.transactionalId') : writer.writeString(message.transactionalId, 'AddOffsetsToTxnRequest.transactionalId'));
+  flexible
+    ? writer.writeCompactString(message.transactionalId, 'AddOffsetsToTxnRequest.transactionalId')
+    : writer.writeString(message.transactionalId, 'AddOffsetsToTxnRequest.transactionalId');
   writer.writeInt64(message.producerId, 'AddOffsetsToTxnRequest.producerId');
   writer.writeInt16(message.producerEpoch, 'AddOffsetsToTxnRequest.producerEpoch');
-  (flexible ? writer.writeCompactString(message.groupId, 'AddOffsetsToTxnRequest.groupId') : writer.writeString(message.groupId, 'AddOffsetsToTxnRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'AddOffsetsToTxnRequest.groupId')
+    : writer.writeString(message.groupId, 'AddOffsetsToTxnRequest.groupId');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AddOffsetsToTxnRequest.unknownTags');
   } else {

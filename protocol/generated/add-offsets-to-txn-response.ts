@@ -14,7 +14,9 @@ export interface AddOffsetsToTxnResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddOffsetsToTxnResponse(fields: Partial<AddOffsetsToTxnResponse> = {}): AddOffsetsToTxnResponse {
+export function createAddOffsetsToTxnResponse(
+  fields: Partial<AddOffsetsToTxnResponse> = {},
+): AddOffsetsToTxnResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -22,12 +24,17 @@ export function createAddOffsetsToTxnResponse(fields: Partial<AddOffsetsToTxnRes
   };
 }
 
-export function decodeAddOffsetsToTxnResponse(reader: Reader, version: number): AddOffsetsToTxnResponse {
+export function decodeAddOffsetsToTxnResponse(
+  reader: Reader,
+  version: number,
+): AddOffsetsToTxnResponse {
   reader.beginMessage('AddOffsetsToTxnResponse', version, 0, 4);
   const flexible = version >= 3;
   const throttleTimeMs: number = reader.readInt32('AddOffsetsToTxnResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('AddOffsetsToTxnResponse.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddOffsetsToTxnResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddOffsetsToTxnResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, unknownTags };
 }
 

@@ -17,7 +17,9 @@ export interface AddPartitionsToTxnRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnRequest(fields: Partial<AddPartitionsToTxnRequest> = {}): AddPartitionsToTxnRequest {
+export function createAddPartitionsToTxnRequest(
+  fields: Partial<AddPartitionsToTxnRequest> = {},
+): AddPartitionsToTxnRequest {
   return {
     transactions: fields.transactions ?? [],
     v3AndBelowTransactionalId: fields.v3AndBelowTransactionalId ?? '',
@@ -28,18 +30,49 @@ export function createAddPartitionsToTxnRequest(fields: Partial<AddPartitionsToT
   };
 }
 
-export function decodeAddPartitionsToTxnRequest(reader: Reader, version: number): AddPartitionsToTxnRequest {
+export function decodeAddPartitionsToTxnRequest(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnRequest {
   reader.beginMessage('AddPartitionsToTxnRequest', version, 0, 5);
   const flexible = version >= 3;
+  const transactionsCount =
+    version >= 4 ? reader.readCompactArrayLength(14, 'AddPartitionsToTxnRequest.transactions') : 0;
   const transactions: AddPartitionsToTxnTransaction[] = [];
-  for (let count = version >= 4 ? reader.readCompactArrayLength(14, 'AddPartitionsToTxnRequest.transactions') : 0; count > 0; count--) transactions.push(decodeAddPartitionsToTxnTransaction(reader, version));
-  const v3AndBelowTransactionalId: string = version <= 3 ? (flexible ? reader.readCompactString('AddPartitionsToTxnRequest.v3AndBelowTransactionalId') : reader.readString('AddPartitionsToTxnRequest.v3AndBelowTransactionalId')) : '';
-  const v3AndBelowProducerId: bigint = version <= 3 ? reader.readInt64('AddPartitionsToTxnRequest.v3AndBelowProducerId') : 0n;
-  const v3AndBelowProducerEpoch: number = version <= 3 ? reader.readInt16('AddPartitionsToTxnRequest.v3AndBelowProducerEpoch') : 0;
+  for (let left = transactionsCount; left > 0; left--) {
+    transactions.push(decodeAddPartitionsToTxnTransaction(reader, version));
+  }
+  const v3AndBelowTransactionalId: string =
+    version <= 3
+      ? flexible
+        ? reader.readCompactString('AddPartitionsToTxnRequest.v3AndBelowTransactionalId')
+        : reader.readString('AddPartitionsToTxnRequest.v3AndBelowTransactionalId')
+      : '';
+  const v3AndBelowProducerId: bigint =
+    version <= 3 ? reader.readInt64('AddPartitionsToTxnRequest.v3AndBelowProducerId') : 0n;
+  const v3AndBelowProducerEpoch: number =
+    version <= 3 ? reader.readInt16('AddPartitionsToTxnRequest.v3AndBelowProducerEpoch') : 0;
+  const v3AndBelowTopicsCount =
+    version <= 3
+      ? flexible
+        ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnRequest.v3AndBelowTopics')
+        : reader.readArrayLength(3, 'AddPartitionsToTxnRequest.v3AndBelowTopics')
+      : 0;
   const v3AndBelowTopics: AddPartitionsToTxnTopic[] = [];
-  for (let count = version <= 3 ? (flexible ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnRequest.v3AndBelowTopics') : reader.readArrayLength(3, 'AddPartitionsToTxnRequest.v3AndBelowTopics')) : 0; count > 0; count--) v3AndBelowTopics.push(decodeAddPartitionsToTxnTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddPartitionsToTxnRequest') : undefined;
-  return { transactions, v3AndBelowTransactionalId, v3AndBelowProducerId, v3AndBelowProducerEpoch, v3AndBelowTopics, unknownTags };
+  for (let left = v3AndBelowTopicsCount; left > 0; left--) {
+    v3AndBelowTopics.push(decodeAddPartitionsToTxnTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddPartitionsToTxnRequest')
+    : undefined;
+  return {
+    transactions,
+    v3AndBelowTransactionalId,
+    v3AndBelowProducerId,
+    v3AndBelowProducerEpoch,
+    v3AndBelowTopics,
+    unknownTags,
+  };
 }
 
 export function encodeAddPartitionsToTxnRequest(
@@ -51,28 +84,52 @@ export function encodeAddPartitionsToTxnRequest(
   const flexible = version >= 3;
   if (version >= 4) {
     writer.writeCompactArrayLength(message.transactions, 'AddPartitionsToTxnRequest.transactions');
-    for (const item of message.transactions) encodeAddPartitionsToTxnTransaction(writer, item, version);
+    for (const item of message.transactions)
+      encodeAddPartitionsToTxnTransaction(writer, item, version);
   } else if (message.transactions.length !== 0) {
     throw writer.unsupportedField('AddPartitionsToTxnRequest.transactions');
   }
   if (version <= 3) {
-    (flexible ? writer.writeCompactString(message.v3AndBelowTransactionalId, 'AddPartitionsToTxnRequest.v3AndBelowTransactionalId') : writer.writeString(message.v3AndBelowTransactionalId, 'AddPartitionsToTxnRequest.v3AndBelowTransactionalId'));
+    flexible
+      ? writer.writeCompactString(
+          message.v3AndBelowTransactionalId,
+          'AddPartitionsToTxnRequest.v3AndBelowTransactionalId',
+        )
+      : writer.writeString(
+          message.v3AndBelowTransactionalId,
+          'AddPartitionsToTxnRequest.v3AndBelowTransactionalId',
+        );
   } else if (message.v3AndBelowTransactionalId !== '') {
     throw writer.unsupportedField('AddPartitionsToTxnRequest.v3AndBelowTransactionalId');
   }
   if (version <= 3) {
-    writer.writeInt64(message.v3AndBelowProducerId, 'AddPartitionsToTxnRequest.v3AndBelowProducerId');
+    writer.writeInt64(
+      message.v3AndBelowProducerId,
+      'AddPartitionsToTxnRequest.v3AndBelowProducerId',
+    );
   } else if (message.v3AndBelowProducerId !== 0n) {
     throw writer.unsupportedField('AddPartitionsToTxnRequest.v3AndBelowProducerId');
   }
   if (version <= 3) {
-    writer.writeInt16(message.v3AndBelowProducerEpoch, 'AddPartitionsToTxnRequest.v3AndBelowProducerEpoch');
+    writer.writeInt16(
+      message.v3AndBelowProducerEpoch,
+      'AddPartitionsToTxnRequest.v3AndBelowProducerEpoch',
+    );
   } else if (message.v3AndBelowProducerEpoch !== 0) {
     throw writer.unsupportedField('AddPartitionsToTxnRequest.v3AndBelowProducerEpoch');
   }
   if (version <= 3) {
-    (flexible ? writer.writeCompactArrayLength(message.v3AndBelowTopics, 'AddPartitionsToTxnRequest.v3AndBelowTopics') : writer.writeArrayLength(message.v3AndBelowTopics, 'AddPartitionsToTxnRequest.v3AndBelowTopics'));
-    for (const item of message.v3AndBelowTopics) encodeAddPartitionsToTxnTopic(writer, item, version);
+    flexible
+      ? writer.writeCompactArrayLength(
+          message.v3AndBelowTopics,
+          'AddPartitionsToTxnRequest.v3AndBelowTopics',
+        )
+      : writer.writeArrayLength(
+          message.v3AndBelowTopics,
+          'AddPartitionsToTxnRequest.v3AndBelowTopics',
+        );
+    for (const item of message.v3AndBelowTopics)
+      encodeAddPartitionsToTxnTopic(writer, item, version);
   } else if (message.v3AndBelowTopics.length !== 0) {
     throw writer.unsupportedField('AddPartitionsToTxnRequest.v3AndBelowTopics');
   }
@@ -93,7 +150,9 @@ export interface AddPartitionsToTxnTransaction {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnTransaction(fields: Partial<AddPartitionsToTxnTransaction> = {}): AddPartitionsToTxnTransaction {
+export function createAddPartitionsToTxnTransaction(
+  fields: Partial<AddPartitionsToTxnTransaction> = {},
+): AddPartitionsToTxnTransaction {
   return {
     transactionalId: fields.transactionalId ?? '',
     producerId: fields.producerId ?? 0n,
@@ -104,13 +163,21 @@ export function createAddPartitionsToTxnTransaction(fields: Partial<AddPartition
   };
 }
 
-export function decodeAddPartitionsToTxnTransaction(reader: Reader, version: number): AddPartitionsToTxnTransaction {
-  const transactionalId: string = reader.readCompactString('AddPartitionsToTxnTransaction.transactionalId');
+export function decodeAddPartitionsToTxnTransaction(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnTransaction {
+  const transactionalId: string = reader.readCompactString(
+    'AddPartitionsToTxnTransaction.transactionalId',
+  );
   const producerId: bigint = reader.readInt64('AddPartitionsToTxnTransaction.producerId');
   const producerEpoch: number = reader.readInt16('AddPartitionsToTxnTransaction.producerEpoch');
   const verifyOnly: boolean = reader.readBoolean('AddPartitionsToTxnTransaction.verifyOnly');
+  const topicsCount = reader.readCompactArrayLength(3, 'AddPartitionsToTxnTransaction.topics');
   const topics: AddPartitionsToTxnTopic[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AddPartitionsToTxnTransaction.topics'); count > 0; count--) topics.push(decodeAddPartitionsToTxnTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeAddPartitionsToTxnTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AddPartitionsToTxnTransaction');
   return { transactionalId, producerId, producerEpoch, verifyOnly, topics, unknownTags };
 }
@@ -120,7 +187,10 @@ export function encodeAddPartitionsToTxnTransaction(
   message: AddPartitionsToTxnTransaction,
   version: number,
 ): void {
-  writer.writeCompactString(message.transactionalId, 'AddPartitionsToTxnTransaction.transactionalId');
+  writer.writeCompactString(
+    message.transactionalId,
+    'AddPartitionsToTxnTransaction.transactionalId',
+  );
   writer.writeInt64(message.producerId, 'AddPartitionsToTxnTransaction.producerId');
   writer.writeInt16(message.producerEpoch, 'AddPartitionsToTxnTransaction.producerEpoch');
   writer.writeBoolean(message.verifyOnly, 'AddPartitionsToTxnTransaction.verifyOnly');
@@ -136,7 +206,9 @@ export interface AddPartitionsToTxnTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnTopic(fields: Partial<AddPartitionsToTxnTopic> = {}): AddPartitionsToTxnTopic {
+export function createAddPartitionsToTxnTopic(
+  fields: Partial<AddPartitionsToTxnTopic> = {},
+): AddPartitionsToTxnTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -144,12 +216,24 @@ export function createAddPartitionsToTxnTopic(fields: Partial<AddPartitionsToTxn
   };
 }
 
-export function decodeAddPartitionsToTxnTopic(reader: Reader, version: number): AddPartitionsToTxnTopic {
+export function decodeAddPartitionsToTxnTopic(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnTopic {
   const flexible = version >= 3;
-  const name: string = (flexible ? reader.readCompactString('AddPartitionsToTxnTopic.name') : reader.readString('AddPartitionsToTxnTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('AddPartitionsToTxnTopic.name')
+    : reader.readString('AddPartitionsToTxnTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(4, 'AddPartitionsToTxnTopic.partitions')
+    : reader.readArrayLength(4, 'AddPartitionsToTxnTopic.partitions');
   const partitions: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'AddPartitionsToTxnTopic.partitions') : reader.readArrayLength(4, 'AddPartitionsToTxnTopic.partitions')); count > 0; count--) partitions.push(reader.readInt32('AddPartitionsToTxnTopic.partitions'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddPartitionsToTxnTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('AddPartitionsToTxnTopic.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddPartitionsToTxnTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -159,9 +243,14 @@ export function encodeAddPartitionsToTxnTopic(
   version: number,
 ): void {
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.name, 'AddPartitionsToTxnTopic.name') : writer.writeString(message.name, 'AddPartitionsToTxnTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'AddPartitionsToTxnTopic.partitions') : writer.writeArrayLength(message.partitions, 'AddPartitionsToTxnTopic.partitions'));
-  for (const item of message.partitions) writer.writeInt32(item, 'AddPartitionsToTxnTopic.partitions');
+  flexible
+    ? writer.writeCompactString(message.name, 'AddPartitionsToTxnTopic.name')
+    : writer.writeString(message.name, 'AddPartitionsToTxnTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'AddPartitionsToTxnTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'AddPartitionsToTxnTopic.partitions');
+  for (const item of message.partitions)
+    writer.writeInt32(item, 'AddPartitionsToTxnTopic.partitions');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AddPartitionsToTxnTopic.unknownTags');
   } else {

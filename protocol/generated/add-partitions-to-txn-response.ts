@@ -16,7 +16,9 @@ export interface AddPartitionsToTxnResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnResponse(fields: Partial<AddPartitionsToTxnResponse> = {}): AddPartitionsToTxnResponse {
+export function createAddPartitionsToTxnResponse(
+  fields: Partial<AddPartitionsToTxnResponse> = {},
+): AddPartitionsToTxnResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,16 +28,36 @@ export function createAddPartitionsToTxnResponse(fields: Partial<AddPartitionsTo
   };
 }
 
-export function decodeAddPartitionsToTxnResponse(reader: Reader, version: number): AddPartitionsToTxnResponse {
+export function decodeAddPartitionsToTxnResponse(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnResponse {
   reader.beginMessage('AddPartitionsToTxnResponse', version, 0, 5);
   const flexible = version >= 3;
   const throttleTimeMs: number = reader.readInt32('AddPartitionsToTxnResponse.throttleTimeMs');
-  const errorCode: number = version >= 4 ? reader.readInt16('AddPartitionsToTxnResponse.errorCode') : 0;
+  const errorCode: number =
+    version >= 4 ? reader.readInt16('AddPartitionsToTxnResponse.errorCode') : 0;
+  const resultsByTransactionCount =
+    version >= 4
+      ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTransaction')
+      : 0;
   const resultsByTransaction: AddPartitionsToTxnResult[] = [];
-  for (let count = version >= 4 ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTransaction') : 0; count > 0; count--) resultsByTransaction.push(decodeAddPartitionsToTxnResult(reader, version));
+  for (let left = resultsByTransactionCount; left > 0; left--) {
+    resultsByTransaction.push(decodeAddPartitionsToTxnResult(reader, version));
+  }
+  const resultsByTopicV3AndBelowCount =
+    version <= 3
+      ? flexible
+        ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow')
+        : reader.readArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow')
+      : 0;
   const resultsByTopicV3AndBelow: AddPartitionsToTxnTopicResult[] = [];
-  for (let count = version <= 3 ? (flexible ? reader.readCompactArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow') : reader.readArrayLength(3, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow')) : 0; count > 0; count--) resultsByTopicV3AndBelow.push(decodeAddPartitionsToTxnTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddPartitionsToTxnResponse') : undefined;
+  for (let left = resultsByTopicV3AndBelowCount; left > 0; left--) {
+    resultsByTopicV3AndBelow.push(decodeAddPartitionsToTxnTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddPartitionsToTxnResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, resultsByTransaction, resultsByTopicV3AndBelow, unknownTags };
 }
 
@@ -51,14 +73,27 @@ export function encodeAddPartitionsToTxnResponse(
     writer.writeInt16(message.errorCode, 'AddPartitionsToTxnResponse.errorCode');
   }
   if (version >= 4) {
-    writer.writeCompactArrayLength(message.resultsByTransaction, 'AddPartitionsToTxnResponse.resultsByTransaction');
-    for (const item of message.resultsByTransaction) encodeAddPartitionsToTxnResult(writer, item, version);
+    writer.writeCompactArrayLength(
+      message.resultsByTransaction,
+      'AddPartitionsToTxnResponse.resultsByTransaction',
+    );
+    for (const item of message.resultsByTransaction)
+      encodeAddPartitionsToTxnResult(writer, item, version);
   } else if (message.resultsByTransaction.length !== 0) {
     throw writer.unsupportedField('AddPartitionsToTxnResponse.resultsByTransaction');
   }
   if (version <= 3) {
-    (flexible ? writer.writeCompactArrayLength(message.resultsByTopicV3AndBelow, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow') : writer.writeArrayLength(message.resultsByTopicV3AndBelow, 'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow'));
-    for (const item of message.resultsByTopicV3AndBelow) encodeAddPartitionsToTxnTopicResult(writer, item, version);
+    flexible
+      ? writer.writeCompactArrayLength(
+          message.resultsByTopicV3AndBelow,
+          'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow',
+        )
+      : writer.writeArrayLength(
+          message.resultsByTopicV3AndBelow,
+          'AddPartitionsToTxnResponse.resultsByTopicV3AndBelow',
+        );
+    for (const item of message.resultsByTopicV3AndBelow)
+      encodeAddPartitionsToTxnTopicResult(writer, item, version);
   } else if (message.resultsByTopicV3AndBelow.length !== 0) {
     throw writer.unsupportedField('AddPartitionsToTxnResponse.resultsByTopicV3AndBelow');
   }
@@ -76,7 +111,9 @@ export interface AddPartitionsToTxnResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnResult(fields: Partial<AddPartitionsToTxnResult> = {}): AddPartitionsToTxnResult {
+export function createAddPartitionsToTxnResult(
+  fields: Partial<AddPartitionsToTxnResult> = {},
+): AddPartitionsToTxnResult {
   return {
     transactionalId: fields.transactionalId ?? '',
     topicResults: fields.topicResults ?? [],
@@ -84,10 +121,21 @@ export function createAddPartitionsToTxnResult(fields: Partial<AddPartitionsToTx
   };
 }
 
-export function decodeAddPartitionsToTxnResult(reader: Reader, version: number): AddPartitionsToTxnResult {
-  const transactionalId: string = reader.readCompactString('AddPartitionsToTxnResult.transactionalId');
+export function decodeAddPartitionsToTxnResult(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnResult {
+  const transactionalId: string = reader.readCompactString(
+    'AddPartitionsToTxnResult.transactionalId',
+  );
+  const topicResultsCount = reader.readCompactArrayLength(
+    3,
+    'AddPartitionsToTxnResult.topicResults',
+  );
   const topicResults: AddPartitionsToTxnTopicResult[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AddPartitionsToTxnResult.topicResults'); count > 0; count--) topicResults.push(decodeAddPartitionsToTxnTopicResult(reader, version));
+  for (let left = topicResultsCount; left > 0; left--) {
+    topicResults.push(decodeAddPartitionsToTxnTopicResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AddPartitionsToTxnResult');
   return { transactionalId, topicResults, unknownTags };
 }
@@ -99,7 +147,8 @@ export function encodeAddPartitionsToTxnResult(
 ): void {
   writer.writeCompactString(message.transactionalId, 'AddPartitionsToTxnResult.transactionalId');
   writer.writeCompactArrayLength(message.topicResults, 'AddPartitionsToTxnResult.topicResults');
-  for (const item of message.topicResults) encodeAddPartitionsToTxnTopicResult(writer, item, version);
+  for (const item of message.topicResults)
+    encodeAddPartitionsToTxnTopicResult(writer, item, version);
   writer.writeTags(message.unknownTags, 'AddPartitionsToTxnResult.unknownTags');
 }
 
@@ -110,7 +159,9 @@ export interface AddPartitionsToTxnTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnTopicResult(fields: Partial<AddPartitionsToTxnTopicResult> = {}): AddPartitionsToTxnTopicResult {
+export function createAddPartitionsToTxnTopicResult(
+  fields: Partial<AddPartitionsToTxnTopicResult> = {},
+): AddPartitionsToTxnTopicResult {
   return {
     name: fields.name ?? '',
     resultsByPartition: fields.resultsByPartition ?? [],
@@ -118,12 +169,24 @@ export function createAddPartitionsToTxnTopicResult(fields: Partial<AddPartition
   };
 }
 
-export function decodeAddPartitionsToTxnTopicResult(reader: Reader, version: number): AddPartitionsToTxnTopicResult {
+export function decodeAddPartitionsToTxnTopicResult(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnTopicResult {
   const flexible = version >= 3;
-  const name: string = (flexible ? reader.readCompactString('AddPartitionsToTxnTopicResult.name') : reader.readString('AddPartitionsToTxnTopicResult.name'));
+  const name: string = flexible
+    ? reader.readCompactString('AddPartitionsToTxnTopicResult.name')
+    : reader.readString('AddPartitionsToTxnTopicResult.name');
+  const resultsByPartitionCount = flexible
+    ? reader.readCompactArrayLength(6, 'AddPartitionsToTxnTopicResult.resultsByPartition')
+    : reader.readArrayLength(6, 'AddPartitionsToTxnTopicResult.resultsByPartition');
   const resultsByPartition: AddPartitionsToTxnPartitionResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'AddPartitionsToTxnTopicResult.resultsByPartition') : reader.readArrayLength(6, 'AddPartitionsToTxnTopicResult.resultsByPartition')); count > 0; count--) resultsByPartition.push(decodeAddPartitionsToTxnPartitionResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddPartitionsToTxnTopicResult') : undefined;
+  for (let left = resultsByPartitionCount; left > 0; left--) {
+    resultsByPartition.push(decodeAddPartitionsToTxnPartitionResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddPartitionsToTxnTopicResult')
+    : undefined;
   return { name, resultsByPartition, unknownTags };
 }
 
@@ -133,9 +196,20 @@ export function encodeAddPartitionsToTxnTopicResult(
   version: number,
 ): void {
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.name, 'AddPartitionsToTxnTopicResult.name') : writer.writeString(message.name, 'AddPartitionsToTxnTopicResult.name'));
-  (flexible ? writer.writeCompactArrayLength(message.resultsByPartition, 'AddPartitionsToTxnTopicResult.resultsByPartition') : writer.writeArrayLength(message.resultsByPartition, 'AddPartitionsToTxnTopicResult.resultsByPartition'));
-  for (const item of message.resultsByPartition) encodeAddPartitionsToTxnPartitionResult(writer, item, version);
+  flexible
+    ? writer.writeCompactString(message.name, 'AddPartitionsToTxnTopicResult.name')
+    : writer.writeString(message.name, 'AddPartitionsToTxnTopicResult.name');
+  flexible
+    ? writer.writeCompactArrayLength(
+        message.resultsByPartition,
+        'AddPartitionsToTxnTopicResult.resultsByPartition',
+      )
+    : writer.writeArrayLength(
+        message.resultsByPartition,
+        'AddPartitionsToTxnTopicResult.resultsByPartition',
+      );
+  for (const item of message.resultsByPartition)
+    encodeAddPartitionsToTxnPartitionResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AddPartitionsToTxnTopicResult.unknownTags');
   } else {
@@ -150,7 +224,9 @@ export interface AddPartitionsToTxnPartitionResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddPartitionsToTxnPartitionResult(fields: Partial<AddPartitionsToTxnPartitionResult> = {}): AddPartitionsToTxnPartitionResult {
+export function createAddPartitionsToTxnPartitionResult(
+  fields: Partial<AddPartitionsToTxnPartitionResult> = {},
+): AddPartitionsToTxnPartitionResult {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     partitionErrorCode: fields.partitionErrorCode ?? 0,
@@ -158,11 +234,20 @@ export function createAddPartitionsToTxnPartitionResult(fields: Partial<AddParti
   };
 }
 
-export function decodeAddPartitionsToTxnPartitionResult(reader: Reader, version: number): AddPartitionsToTxnPartitionResult {
+export function decodeAddPartitionsToTxnPartitionResult(
+  reader: Reader,
+  version: number,
+): AddPartitionsToTxnPartitionResult {
   const flexible = version >= 3;
-  const partitionIndex: number = reader.readInt32('AddPartitionsToTxnPartitionResult.partitionIndex');
-  const partitionErrorCode: number = reader.readInt16('AddPartitionsToTxnPartitionResult.partitionErrorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AddPartitionsToTxnPartitionResult') : undefined;
+  const partitionIndex: number = reader.readInt32(
+    'AddPartitionsToTxnPartitionResult.partitionIndex',
+  );
+  const partitionErrorCode: number = reader.readInt16(
+    'AddPartitionsToTxnPartitionResult.partitionErrorCode',
+  );
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AddPartitionsToTxnPartitionResult')
+    : undefined;
   return { partitionIndex, partitionErrorCode, unknownTags };
 }
 
@@ -173,7 +258,10 @@ export function encodeAddPartitionsToTxnPartitionResult(
 ): void {
   const flexible = version >= 3;
   writer.writeInt32(message.partitionIndex, 'AddPartitionsToTxnPartitionResult.partitionIndex');
-  writer.writeInt16(message.partitionErrorCode, 'AddPartitionsToTxnPartitionResult.partitionErrorCode');
+  writer.writeInt16(
+    message.partitionErrorCode,
+    'AddPartitionsToTxnPartitionResult.partitionErrorCode',
+  );
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AddPartitionsToTxnPartitionResult.unknownTags');
   } else {

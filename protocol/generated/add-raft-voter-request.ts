@@ -19,7 +19,9 @@ export interface AddRaftVoterRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddRaftVoterRequest(fields: Partial<AddRaftVoterRequest> = {}): AddRaftVoterRequest {
+export function createAddRaftVoterRequest(
+  fields: Partial<AddRaftVoterRequest> = {},
+): AddRaftVoterRequest {
   return {
     clusterId: fields.clusterId === undefined ? '' : fields.clusterId,
     timeoutMs: fields.timeoutMs ?? 0,
@@ -33,15 +35,29 @@ export function createAddRaftVoterRequest(fields: Partial<AddRaftVoterRequest> =
 
 export function decodeAddRaftVoterRequest(reader: Reader, version: number): AddRaftVoterRequest {
   reader.beginMessage('AddRaftVoterRequest', version, 0, 1);
-  const clusterId: string | null = reader.readCompactNullableString('AddRaftVoterRequest.clusterId');
+  const clusterId: string | null = reader.readCompactNullableString(
+    'AddRaftVoterRequest.clusterId',
+  );
   const timeoutMs: number = reader.readInt32('AddRaftVoterRequest.timeoutMs');
   const voterId: number = reader.readInt32('AddRaftVoterRequest.voterId');
   const voterDirectoryId: string = reader.readUuid('AddRaftVoterRequest.voterDirectoryId');
+  const listenersCount = reader.readCompactArrayLength(5, 'AddRaftVoterRequest.listeners');
   const listeners: Listener[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'AddRaftVoterRequest.listeners'); count > 0; count--) listeners.push(decodeListener(reader, version));
-  const ackWhenCommitted: boolean = version >= 1 ? reader.readBoolean('AddRaftVoterRequest.ackWhenCommitted') : true;
+  for (let left = listenersCount; left > 0; left--) {
+    listeners.push(decodeListener(reader, version));
+  }
+  const ackWhenCommitted: boolean =
+    version >= 1 ? reader.readBoolean('AddRaftVoterRequest.ackWhenCommitted') : true;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AddRaftVoterRequest');
-  return { clusterId, timeoutMs, voterId, voterDirectoryId, listeners, ackWhenCommitted, unknownTags };
+  return {
+    clusterId,
+    timeoutMs,
+    voterId,
+    voterDirectoryId,
+    listeners,
+    ackWhenCommitted,
+    unknownTags,
+  };
 }
 
 export function encodeAddRaftVoterRequest(
@@ -89,11 +105,7 @@ export function decodeListener(reader: Reader, _version: number): Listener {
   return { name, host, port, unknownTags };
 }
 
-export function encodeListener(
-  writer: Writer,
-  message: Listener,
-  _version: number,
-): void {
+export function encodeListener(writer: Writer, message: Listener, _version: number): void {
   writer.writeCompactString(message.name, 'Listener.name');
   writer.writeCompactString(message.host, 'Listener.host');
   writer.writeUint16(message.port, 'Listener.port');

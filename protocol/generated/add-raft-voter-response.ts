@@ -15,7 +15,9 @@ export interface AddRaftVoterResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAddRaftVoterResponse(fields: Partial<AddRaftVoterResponse> = {}): AddRaftVoterResponse {
+export function createAddRaftVoterResponse(
+  fields: Partial<AddRaftVoterResponse> = {},
+): AddRaftVoterResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -28,7 +30,9 @@ export function decodeAddRaftVoterResponse(reader: Reader, version: number): Add
   reader.beginMessage('AddRaftVoterResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('AddRaftVoterResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('AddRaftVoterResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('AddRaftVoterResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'AddRaftVoterResponse.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AddRaftVoterResponse');
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }

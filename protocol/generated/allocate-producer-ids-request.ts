@@ -14,7 +14,9 @@ export interface AllocateProducerIdsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAllocateProducerIdsRequest(fields: Partial<AllocateProducerIdsRequest> = {}): AllocateProducerIdsRequest {
+export function createAllocateProducerIdsRequest(
+  fields: Partial<AllocateProducerIdsRequest> = {},
+): AllocateProducerIdsRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     brokerEpoch: fields.brokerEpoch ?? -1n,
@@ -22,7 +24,10 @@ export function createAllocateProducerIdsRequest(fields: Partial<AllocateProduce
   };
 }
 
-export function decodeAllocateProducerIdsRequest(reader: Reader, version: number): AllocateProducerIdsRequest {
+export function decodeAllocateProducerIdsRequest(
+  reader: Reader,
+  version: number,
+): AllocateProducerIdsRequest {
   reader.beginMessage('AllocateProducerIdsRequest', version, 0, 0);
   const brokerId: number = reader.readInt32('AllocateProducerIdsRequest.brokerId');
   const brokerEpoch: bigint = reader.readInt64('AllocateProducerIdsRequest.brokerEpoch');

@@ -16,7 +16,9 @@ export interface AllocateProducerIdsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAllocateProducerIdsResponse(fields: Partial<AllocateProducerIdsResponse> = {}): AllocateProducerIdsResponse {
+export function createAllocateProducerIdsResponse(
+  fields: Partial<AllocateProducerIdsResponse> = {},
+): AllocateProducerIdsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,7 +28,10 @@ export function createAllocateProducerIdsResponse(fields: Partial<AllocateProduc
   };
 }
 
-export function decodeAllocateProducerIdsResponse(reader: Reader, version: number): AllocateProducerIdsResponse {
+export function decodeAllocateProducerIdsResponse(
+  reader: Reader,
+  version: number,
+): AllocateProducerIdsResponse {
   reader.beginMessage('AllocateProducerIdsResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('AllocateProducerIdsResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('AllocateProducerIdsResponse.errorCode');

@@ -14,7 +14,9 @@ export interface AlterClientQuotasRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterClientQuotasRequest(fields: Partial<AlterClientQuotasRequest> = {}): AlterClientQuotasRequest {
+export function createAlterClientQuotasRequest(
+  fields: Partial<AlterClientQuotasRequest> = {},
+): AlterClientQuotasRequest {
   return {
     entries: fields.entries ?? [],
     validateOnly: fields.validateOnly ?? false,
@@ -22,13 +24,23 @@ export function createAlterClientQuotasRequest(fields: Partial<AlterClientQuotas
   };
 }
 
-export function decodeAlterClientQuotasRequest(reader: Reader, version: number): AlterClientQuotasRequest {
+export function decodeAlterClientQuotasRequest(
+  reader: Reader,
+  version: number,
+): AlterClientQuotasRequest {
   reader.beginMessage('AlterClientQuotasRequest', version, 0, 1);
   const flexible = version >= 1;
+  const entriesCount = flexible
+    ? reader.readCompactArrayLength(3, 'AlterClientQuotasRequest.entries')
+    : reader.readArrayLength(3, 'AlterClientQuotasRequest.entries');
   const entries: EntryData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'AlterClientQuotasRequest.entries') : reader.readArrayLength(3, 'AlterClientQuotasRequest.entries')); count > 0; count--) entries.push(decodeEntryData(reader, version));
+  for (let left = entriesCount; left > 0; left--) {
+    entries.push(decodeEntryData(reader, version));
+  }
   const validateOnly: boolean = reader.readBoolean('AlterClientQuotasRequest.validateOnly');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterClientQuotasRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterClientQuotasRequest')
+    : undefined;
   return { entries, validateOnly, unknownTags };
 }
 
@@ -39,7 +51,9 @@ export function encodeAlterClientQuotasRequest(
 ): void {
   writer.beginMessage('AlterClientQuotasRequest', version, 0, 1);
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactArrayLength(message.entries, 'AlterClientQuotasRequest.entries') : writer.writeArrayLength(message.entries, 'AlterClientQuotasRequest.entries'));
+  flexible
+    ? writer.writeCompactArrayLength(message.entries, 'AlterClientQuotasRequest.entries')
+    : writer.writeArrayLength(message.entries, 'AlterClientQuotasRequest.entries');
   for (const item of message.entries) encodeEntryData(writer, item, version);
   writer.writeBoolean(message.validateOnly, 'AlterClientQuotasRequest.validateOnly');
   if (flexible) {
@@ -66,23 +80,35 @@ export function createEntryData(fields: Partial<EntryData> = {}): EntryData {
 
 export function decodeEntryData(reader: Reader, version: number): EntryData {
   const flexible = version >= 1;
+  const entityCount = flexible
+    ? reader.readCompactArrayLength(3, 'EntryData.entity')
+    : reader.readArrayLength(3, 'EntryData.entity');
   const entity: EntityData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'EntryData.entity') : reader.readArrayLength(3, 'EntryData.entity')); count > 0; count--) entity.push(decodeEntityData(reader, version));
+  for (let left = entityCount; left > 0; left--) {
+    entity.push(decodeEntityData(reader, version));
+  }
+  const opsCount = flexible
+    ? reader.readCompactArrayLength(11, 'EntryData.ops')
+    : reader.readArrayLength(11, 'EntryData.ops');
   const ops: OpData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(11, 'EntryData.ops') : reader.readArrayLength(11, 'EntryData.ops')); count > 0; count--) ops.push(decodeOpData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntryData') : undefined;
+  for (let left = opsCount; left > 0; left--) {
+    ops.push(decodeOpData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntryData')
+    : undefined;
   return { entity, ops, unknownTags };
 }
 
-export function encodeEntryData(
-  writer: Writer,
-  message: EntryData,
-  version: number,
-): void {
+export function encodeEntryData(writer: Writer, message: EntryData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity') : writer.writeArrayLength(message.entity, 'EntryData.entity'));
+  flexible
+    ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity')
+    : writer.writeArrayLength(message.entity, 'EntryData.entity');
   for (const item of message.entity) encodeEntityData(writer, item, version);
-  (flexible ? writer.writeCompactArrayLength(message.ops, 'EntryData.ops') : writer.writeArrayLength(message.ops, 'EntryData.ops'));
+  flexible
+    ? writer.writeCompactArrayLength(message.ops, 'EntryData.ops')
+    : writer.writeArrayLength(message.ops, 'EntryData.ops');
   for (const item of message.ops) encodeOpData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntryData.unknownTags');
@@ -108,20 +134,26 @@ export function createEntityData(fields: Partial<EntityData> = {}): EntityData {
 
 export function decodeEntityData(reader: Reader, version: number): EntityData {
   const flexible = version >= 1;
-  const entityType: string = (flexible ? reader.readCompactString('EntityData.entityType') : reader.readString('EntityData.entityType'));
-  const entityName: string | null = (flexible ? reader.readCompactNullableString('EntityData.entityName') : reader.readNullableString('EntityData.entityName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntityData') : undefined;
+  const entityType: string = flexible
+    ? reader.readCompactString('EntityData.entityType')
+    : reader.readString('EntityData.entityType');
+  const entityName: string | null = flexible
+    ? reader.readCompactNullableString('EntityData.entityName')
+    : reader.readNullableString('EntityData.entityName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntityData')
+    : undefined;
   return { entityType, entityName, unknownTags };
 }
 
-export function encodeEntityData(
-  writer: Writer,
-  message: EntityData,
-  version: number,
-): void {
+export function encodeEntityData(writer: Writer, message: EntityData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.entityType, 'EntityData.entityType') : writer.writeString(message.entityType, 'EntityData.entityType'));
-  (flexible ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName') : writer.writeNullableString(message.entityName, 'EntityData.entityName'));
+  flexible
+    ? writer.writeCompactString(message.entityType, 'EntityData.entityType')
+    : writer.writeString(message.entityType, 'EntityData.entityType');
+  flexible
+    ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName')
+    : writer.writeNullableString(message.entityName, 'EntityData.entityName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntityData.unknownTags');
   } else {
@@ -148,20 +180,20 @@ export function createOpData(fields: Partial<OpData> = {}): OpData {
 
 export function decodeOpData(reader: Reader, version: number): OpData {
   const flexible = version >= 1;
-  const key: string = (flexible ? reader.readCompactString('OpData.key') : reader.readString('OpData.key'));
+  const key: string = flexible
+    ? reader.readCompactString('OpData.key')
+    : reader.readString('OpData.key');
   const value: number = reader.readFloat64('OpData.value');
   const remove: boolean = reader.readBoolean('OpData.remove');
   const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OpData') : undefined;
   return { key, value, remove, unknownTags };
 }
 
-export function encodeOpData(
-  writer: Writer,
-  message: OpData,
-  version: number,
-): void {
+export function encodeOpData(writer: Writer, message: OpData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.key, 'OpData.key') : writer.writeString(message.key, 'OpData.key'));
+  flexible
+    ? writer.writeCompactString(message.key, 'OpData.key')
+    : writer.writeString(message.key, 'OpData.key');
   writer.writeFloat64(message.value, 'OpData.value');
   writer.writeBoolean(message.remove, 'OpData.remove');
   if (flexible) {

@@ -14,7 +14,9 @@ export interface AlterClientQuotasResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterClientQuotasResponse(fields: Partial<AlterClientQuotasResponse> = {}): AlterClientQuotasResponse {
+export function createAlterClientQuotasResponse(
+  fields: Partial<AlterClientQuotasResponse> = {},
+): AlterClientQuotasResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     entries: fields.entries ?? [],
@@ -22,13 +24,23 @@ export function createAlterClientQuotasResponse(fields: Partial<AlterClientQuota
   };
 }
 
-export function decodeAlterClientQuotasResponse(reader: Reader, version: number): AlterClientQuotasResponse {
+export function decodeAlterClientQuotasResponse(
+  reader: Reader,
+  version: number,
+): AlterClientQuotasResponse {
   reader.beginMessage('AlterClientQuotasResponse', version, 0, 1);
   const flexible = version >= 1;
   const throttleTimeMs: number = reader.readInt32('AlterClientQuotasResponse.throttleTimeMs');
+  const entriesCount = flexible
+    ? reader.readCompactArrayLength(5, 'AlterClientQuotasResponse.entries')
+    : reader.readArrayLength(5, 'AlterClientQuotasResponse.entries');
   const entries: EntryData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'AlterClientQuotasResponse.entries') : reader.readArrayLength(5, 'AlterClientQuotasResponse.entries')); count > 0; count--) entries.push(decodeEntryData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterClientQuotasResponse') : undefined;
+  for (let left = entriesCount; left > 0; left--) {
+    entries.push(decodeEntryData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterClientQuotasResponse')
+    : undefined;
   return { throttleTimeMs, entries, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeAlterClientQuotasResponse(
   writer.beginMessage('AlterClientQuotasResponse', version, 0, 1);
   const flexible = version >= 1;
   writer.writeInt32(message.throttleTimeMs, 'AlterClientQuotasResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.entries, 'AlterClientQuotasResponse.entries') : writer.writeArrayLength(message.entries, 'AlterClientQuotasResponse.entries'));
+  flexible
+    ? writer.writeCompactArrayLength(message.entries, 'AlterClientQuotasResponse.entries')
+    : writer.writeArrayLength(message.entries, 'AlterClientQuotasResponse.entries');
   for (const item of message.entries) encodeEntryData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterClientQuotasResponse.unknownTags');
@@ -69,22 +83,31 @@ export function createEntryData(fields: Partial<EntryData> = {}): EntryData {
 export function decodeEntryData(reader: Reader, version: number): EntryData {
   const flexible = version >= 1;
   const errorCode: number = reader.readInt16('EntryData.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('EntryData.errorMessage') : reader.readNullableString('EntryData.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('EntryData.errorMessage')
+    : reader.readNullableString('EntryData.errorMessage');
+  const entityCount = flexible
+    ? reader.readCompactArrayLength(3, 'EntryData.entity')
+    : reader.readArrayLength(3, 'EntryData.entity');
   const entity: EntityData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'EntryData.entity') : reader.readArrayLength(3, 'EntryData.entity')); count > 0; count--) entity.push(decodeEntityData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntryData') : undefined;
+  for (let left = entityCount; left > 0; left--) {
+    entity.push(decodeEntityData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntryData')
+    : undefined;
   return { errorCode, errorMessage, entity, unknownTags };
 }
 
-export function encodeEntryData(
-  writer: Writer,
-  message: EntryData,
-  version: number,
-): void {
+export function encodeEntryData(writer: Writer, message: EntryData, version: number): void {
   const flexible = version >= 1;
   writer.writeInt16(message.errorCode, 'EntryData.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'EntryData.errorMessage') : writer.writeNullableString(message.errorMessage, 'EntryData.errorMessage'));
-  (flexible ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity') : writer.writeArrayLength(message.entity, 'EntryData.entity'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'EntryData.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'EntryData.errorMessage');
+  flexible
+    ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity')
+    : writer.writeArrayLength(message.entity, 'EntryData.entity');
   for (const item of message.entity) encodeEntityData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntryData.unknownTags');
@@ -110,20 +133,26 @@ export function createEntityData(fields: Partial<EntityData> = {}): EntityData {
 
 export function decodeEntityData(reader: Reader, version: number): EntityData {
   const flexible = version >= 1;
-  const entityType: string = (flexible ? reader.readCompactString('EntityData.entityType') : reader.readString('EntityData.entityType'));
-  const entityName: string | null = (flexible ? reader.readCompactNullableString('EntityData.entityName') : reader.readNullableString('EntityData.entityName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntityData') : undefined;
+  const entityType: string = flexible
+    ? reader.readCompactString('EntityData.entityType')
+    : reader.readString('EntityData.entityType');
+  const entityName: string | null = flexible
+    ? reader.readCompactNullableString('EntityData.entityName')
+    : reader.readNullableString('EntityData.entityName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntityData')
+    : undefined;
   return { entityType, entityName, unknownTags };
 }
 
-export function encodeEntityData(
-  writer: Writer,
-  message: EntityData,
-  version: number,
-): void {
+export function encodeEntityData(writer: Writer, message: EntityData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.entityType, 'EntityData.entityType') : writer.writeString(message.entityType, 'EntityData.entityType'));
-  (flexible ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName') : writer.writeNullableString(message.entityName, 'EntityData.entityName'));
+  flexible
+    ? writer.writeCompactString(message.entityType, 'EntityData.entityType')
+    : writer.writeString(message.entityType, 'EntityData.entityType');
+  flexible
+    ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName')
+    : writer.writeNullableString(message.entityName, 'EntityData.entityName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntityData.unknownTags');
   } else {

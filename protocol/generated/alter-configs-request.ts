@@ -14,7 +14,9 @@ export interface AlterConfigsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsRequest(fields: Partial<AlterConfigsRequest> = {}): AlterConfigsRequest {
+export function createAlterConfigsRequest(
+  fields: Partial<AlterConfigsRequest> = {},
+): AlterConfigsRequest {
   return {
     resources: fields.resources ?? [],
     validateOnly: fields.validateOnly ?? false,
@@ -25,10 +27,17 @@ export function createAlterConfigsRequest(fields: Partial<AlterConfigsRequest> =
 export function decodeAlterConfigsRequest(reader: Reader, version: number): AlterConfigsRequest {
   reader.beginMessage('AlterConfigsRequest', version, 0, 2);
   const flexible = version >= 2;
+  const resourcesCount = flexible
+    ? reader.readCompactArrayLength(4, 'AlterConfigsRequest.resources')
+    : reader.readArrayLength(4, 'AlterConfigsRequest.resources');
   const resources: AlterConfigsResource[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'AlterConfigsRequest.resources') : reader.readArrayLength(4, 'AlterConfigsRequest.resources')); count > 0; count--) resources.push(decodeAlterConfigsResource(reader, version));
+  for (let left = resourcesCount; left > 0; left--) {
+    resources.push(decodeAlterConfigsResource(reader, version));
+  }
   const validateOnly: boolean = reader.readBoolean('AlterConfigsRequest.validateOnly');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsRequest')
+    : undefined;
   return { resources, validateOnly, unknownTags };
 }
 
@@ -39,7 +48,9 @@ export function encodeAlterConfigsRequest(
 ): void {
   writer.beginMessage('AlterConfigsRequest', version, 0, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.resources, 'AlterConfigsRequest.resources') : writer.writeArrayLength(message.resources, 'AlterConfigsRequest.resources'));
+  flexible
+    ? writer.writeCompactArrayLength(message.resources, 'AlterConfigsRequest.resources')
+    : writer.writeArrayLength(message.resources, 'AlterConfigsRequest.resources');
   for (const item of message.resources) encodeAlterConfigsResource(writer, item, version);
   writer.writeBoolean(message.validateOnly, 'AlterConfigsRequest.validateOnly');
   if (flexible) {
@@ -57,7 +68,9 @@ export interface AlterConfigsResource {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsResource(fields: Partial<AlterConfigsResource> = {}): AlterConfigsResource {
+export function createAlterConfigsResource(
+  fields: Partial<AlterConfigsResource> = {},
+): AlterConfigsResource {
   return {
     resourceType: fields.resourceType ?? 0,
     resourceName: fields.resourceName ?? '',
@@ -69,10 +82,19 @@ export function createAlterConfigsResource(fields: Partial<AlterConfigsResource>
 export function decodeAlterConfigsResource(reader: Reader, version: number): AlterConfigsResource {
   const flexible = version >= 2;
   const resourceType: number = reader.readInt8('AlterConfigsResource.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('AlterConfigsResource.resourceName') : reader.readString('AlterConfigsResource.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('AlterConfigsResource.resourceName')
+    : reader.readString('AlterConfigsResource.resourceName');
+  const configsCount = flexible
+    ? reader.readCompactArrayLength(3, 'AlterConfigsResource.configs')
+    : reader.readArrayLength(3, 'AlterConfigsResource.configs');
   const configs: AlterableConfig[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'AlterConfigsResource.configs') : reader.readArrayLength(3, 'AlterConfigsResource.configs')); count > 0; count--) configs.push(decodeAlterableConfig(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsResource') : undefined;
+  for (let left = configsCount; left > 0; left--) {
+    configs.push(decodeAlterableConfig(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsResource')
+    : undefined;
   return { resourceType, resourceName, configs, unknownTags };
 }
 
@@ -83,8 +105,12 @@ export function encodeAlterConfigsResource(
 ): void {
   const flexible = version >= 2;
   writer.writeInt8(message.resourceType, 'AlterConfigsResource.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'AlterConfigsResource.resourceName') : writer.writeString(message.resourceName, 'AlterConfigsResource.resourceName'));
-  (flexible ? writer.writeCompactArrayLength(message.configs, 'AlterConfigsResource.configs') : writer.writeArrayLength(message.configs, 'AlterConfigsResource.configs'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'AlterConfigsResource.resourceName')
+    : writer.writeString(message.resourceName, 'AlterConfigsResource.resourceName');
+  flexible
+    ? writer.writeCompactArrayLength(message.configs, 'AlterConfigsResource.configs')
+    : writer.writeArrayLength(message.configs, 'AlterConfigsResource.configs');
   for (const item of message.configs) encodeAlterableConfig(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterConfigsResource.unknownTags');
@@ -110,9 +136,15 @@ export function createAlterableConfig(fields: Partial<AlterableConfig> = {}): Al
 
 export function decodeAlterableConfig(reader: Reader, version: number): AlterableConfig {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('AlterableConfig.name') : reader.readString('AlterableConfig.name'));
-  const value: string | null = (flexible ? reader.readCompactNullableString('AlterableConfig.value') : reader.readNullableString('AlterableConfig.value'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterableConfig') : undefined;
+  const name: string = flexible
+    ? reader.readCompactString('AlterableConfig.name')
+    : reader.readString('AlterableConfig.name');
+  const value: string | null = flexible
+    ? reader.readCompactNullableString('AlterableConfig.value')
+    : reader.readNullableString('AlterableConfig.value');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterableConfig')
+    : undefined;
   return { name, value, unknownTags };
 }
 
@@ -122,8 +154,12 @@ export function encodeAlterableConfig(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'AlterableConfig.name') : writer.writeString(message.name, 'AlterableConfig.name'));
-  (flexible ? writer.writeCompactNullableString(message.value, 'AlterableConfig.value') : writer.writeNullableString(message.value, 'AlterableConfig.value'));
+  flexible
+    ? writer.writeCompactString(message.name, 'AlterableConfig.name')
+    : writer.writeString(message.name, 'AlterableConfig.name');
+  flexible
+    ? writer.writeCompactNullableString(message.value, 'AlterableConfig.value')
+    : writer.writeNullableString(message.value, 'AlterableConfig.value');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterableConfig.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface AlterConfigsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsResponse(fields: Partial<AlterConfigsResponse> = {}): AlterConfigsResponse {
+export function createAlterConfigsResponse(
+  fields: Partial<AlterConfigsResponse> = {},
+): AlterConfigsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     responses: fields.responses ?? [],
@@ -26,9 +28,16 @@ export function decodeAlterConfigsResponse(reader: Reader, version: number): Alt
   reader.beginMessage('AlterConfigsResponse', version, 0, 2);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('AlterConfigsResponse.throttleTimeMs');
+  const responsesCount = flexible
+    ? reader.readCompactArrayLength(6, 'AlterConfigsResponse.responses')
+    : reader.readArrayLength(6, 'AlterConfigsResponse.responses');
   const responses: AlterConfigsResourceResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'AlterConfigsResponse.responses') : reader.readArrayLength(6, 'AlterConfigsResponse.responses')); count > 0; count--) responses.push(decodeAlterConfigsResourceResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsResponse') : undefined;
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeAlterConfigsResourceResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsResponse')
+    : undefined;
   return { throttleTimeMs, responses, unknownTags };
 }
 
@@ -40,7 +49,9 @@ export function encodeAlterConfigsResponse(
   writer.beginMessage('AlterConfigsResponse', version, 0, 2);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'AlterConfigsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.responses, 'AlterConfigsResponse.responses') : writer.writeArrayLength(message.responses, 'AlterConfigsResponse.responses'));
+  flexible
+    ? writer.writeCompactArrayLength(message.responses, 'AlterConfigsResponse.responses')
+    : writer.writeArrayLength(message.responses, 'AlterConfigsResponse.responses');
   for (const item of message.responses) encodeAlterConfigsResourceResponse(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterConfigsResponse.unknownTags');
@@ -58,7 +69,9 @@ export interface AlterConfigsResourceResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsResourceResponse(fields: Partial<AlterConfigsResourceResponse> = {}): AlterConfigsResourceResponse {
+export function createAlterConfigsResourceResponse(
+  fields: Partial<AlterConfigsResourceResponse> = {},
+): AlterConfigsResourceResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -68,13 +81,22 @@ export function createAlterConfigsResourceResponse(fields: Partial<AlterConfigsR
   };
 }
 
-export function decodeAlterConfigsResourceResponse(reader: Reader, version: number): AlterConfigsResourceResponse {
+export function decodeAlterConfigsResourceResponse(
+  reader: Reader,
+  version: number,
+): AlterConfigsResourceResponse {
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('AlterConfigsResourceResponse.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('AlterConfigsResourceResponse.errorMessage') : reader.readNullableString('AlterConfigsResourceResponse.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('AlterConfigsResourceResponse.errorMessage')
+    : reader.readNullableString('AlterConfigsResourceResponse.errorMessage');
   const resourceType: number = reader.readInt8('AlterConfigsResourceResponse.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('AlterConfigsResourceResponse.resourceName') : reader.readString('AlterConfigsResourceResponse.resourceName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsResourceResponse') : undefined;
+  const resourceName: string = flexible
+    ? reader.readCompactString('AlterConfigsResourceResponse.resourceName')
+    : reader.readString('AlterConfigsResourceResponse.resourceName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsResourceResponse')
+    : undefined;
   return { errorCode, errorMessage, resourceType, resourceName, unknownTags };
 }
 
@@ -85,9 +107,16 @@ export function encodeAlterConfigsResourceResponse(
 ): void {
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'AlterConfigsResourceResponse.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.errorMessage,
+        'AlterConfigsResourceResponse.errorMessage',
+      )
+    : writer.writeNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage');
   writer.writeInt8(message.resourceType, 'AlterConfigsResourceResponse.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'AlterConfigsResourceResponse.resourceName') : writer.writeString(message.resourceName, 'AlterConfigsResourceResponse.resourceName'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'AlterConfigsResourceResponse.resourceName')
+    : writer.writeString(message.resourceName, 'AlterConfigsResourceResponse.resourceName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterConfigsResourceResponse.unknownTags');
   } else {

@@ -15,7 +15,9 @@ export interface AlterPartitionReassignmentsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterPartitionReassignmentsRequest(fields: Partial<AlterPartitionReassignmentsRequest> = {}): AlterPartitionReassignmentsRequest {
+export function createAlterPartitionReassignmentsRequest(
+  fields: Partial<AlterPartitionReassignmentsRequest> = {},
+): AlterPartitionReassignmentsRequest {
   return {
     timeoutMs: fields.timeoutMs ?? 60000,
     allowReplicationFactorChange: fields.allowReplicationFactorChange ?? true,
@@ -24,13 +26,24 @@ export function createAlterPartitionReassignmentsRequest(fields: Partial<AlterPa
   };
 }
 
-export function decodeAlterPartitionReassignmentsRequest(reader: Reader, version: number): AlterPartitionReassignmentsRequest {
+export function decodeAlterPartitionReassignmentsRequest(
+  reader: Reader,
+  version: number,
+): AlterPartitionReassignmentsRequest {
   reader.beginMessage('AlterPartitionReassignmentsRequest', version, 0, 1);
   const timeoutMs: number = reader.readInt32('AlterPartitionReassignmentsRequest.timeoutMs');
-  const allowReplicationFactorChange: boolean = version >= 1 ? reader.readBoolean('AlterPartitionReassignmentsRequest.allowReplicationFactorChange') : true;
+  const allowReplicationFactorChange: boolean =
+    version >= 1
+      ? reader.readBoolean('AlterPartitionReassignmentsRequest.allowReplicationFactorChange')
+      : true;
+  const topicsCount = reader.readCompactArrayLength(3, 'AlterPartitionReassignmentsRequest.topics');
   const topics: ReassignableTopic[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AlterPartitionReassignmentsRequest.topics'); count > 0; count--) topics.push(decodeReassignableTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterPartitionReassignmentsRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeReassignableTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterPartitionReassignmentsRequest',
+  );
   return { timeoutMs, allowReplicationFactorChange, topics, unknownTags };
 }
 
@@ -42,9 +55,14 @@ export function encodeAlterPartitionReassignmentsRequest(
   writer.beginMessage('AlterPartitionReassignmentsRequest', version, 0, 1);
   writer.writeInt32(message.timeoutMs, 'AlterPartitionReassignmentsRequest.timeoutMs');
   if (version >= 1) {
-    writer.writeBoolean(message.allowReplicationFactorChange, 'AlterPartitionReassignmentsRequest.allowReplicationFactorChange');
+    writer.writeBoolean(
+      message.allowReplicationFactorChange,
+      'AlterPartitionReassignmentsRequest.allowReplicationFactorChange',
+    );
   } else if (!message.allowReplicationFactorChange) {
-    throw writer.unsupportedField('AlterPartitionReassignmentsRequest.allowReplicationFactorChange');
+    throw writer.unsupportedField(
+      'AlterPartitionReassignmentsRequest.allowReplicationFactorChange',
+    );
   }
   writer.writeCompactArrayLength(message.topics, 'AlterPartitionReassignmentsRequest.topics');
   for (const item of message.topics) encodeReassignableTopic(writer, item, version);
@@ -58,7 +76,9 @@ export interface ReassignableTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReassignableTopic(fields: Partial<ReassignableTopic> = {}): ReassignableTopic {
+export function createReassignableTopic(
+  fields: Partial<ReassignableTopic> = {},
+): ReassignableTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -68,8 +88,11 @@ export function createReassignableTopic(fields: Partial<ReassignableTopic> = {})
 
 export function decodeReassignableTopic(reader: Reader, version: number): ReassignableTopic {
   const name: string = reader.readCompactString('ReassignableTopic.name');
+  const partitionsCount = reader.readCompactArrayLength(6, 'ReassignableTopic.partitions');
   const partitions: ReassignablePartition[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'ReassignableTopic.partitions'); count > 0; count--) partitions.push(decodeReassignablePartition(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeReassignablePartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReassignableTopic');
   return { name, partitions, unknownTags };
 }
@@ -92,7 +115,9 @@ export interface ReassignablePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReassignablePartition(fields: Partial<ReassignablePartition> = {}): ReassignablePartition {
+export function createReassignablePartition(
+  fields: Partial<ReassignablePartition> = {},
+): ReassignablePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     replicas: fields.replicas ?? null,
@@ -100,11 +125,16 @@ export function createReassignablePartition(fields: Partial<ReassignablePartitio
   };
 }
 
-export function decodeReassignablePartition(reader: Reader, _version: number): ReassignablePartition {
+export function decodeReassignablePartition(
+  reader: Reader,
+  _version: number,
+): ReassignablePartition {
   const partitionIndex: number = reader.readInt32('ReassignablePartition.partitionIndex');
   const replicasCount = reader.readCompactNullableArrayLength(4, 'ReassignablePartition.replicas');
   const replicas: number[] | null = replicasCount < 0 ? null : [];
-  for (let count = replicasCount; count > 0; count--) replicas?.push(reader.readInt32('ReassignablePartition.replicas'));
+  for (let left = replicasCount; left > 0; left--) {
+    replicas?.push(reader.readInt32('ReassignablePartition.replicas'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReassignablePartition');
   return { partitionIndex, replicas, unknownTags };
 }
@@ -116,18 +146,20 @@ export function encodeReassignablePartition(
 ): void {
   writer.writeInt32(message.partitionIndex, 'ReassignablePartition.partitionIndex');
   writer.writeCompactNullableArrayLength(message.replicas, 'ReassignablePartition.replicas');
-  for (const item of message.replicas ?? []) writer.writeInt32(item, 'ReassignablePartition.replicas');
+  for (const item of message.replicas ?? [])
+    writer.writeInt32(item, 'ReassignablePartition.replicas');
   writer.writeTags(message.unknownTags, 'ReassignablePartition.unknownTags');
 }
 
-export const alterPartitionReassignmentsRequestCodec: MessageCodec<AlterPartitionReassignmentsRequest> = {
-  name: 'AlterPartitionReassignmentsRequest',
-  kind: 'request',
-  apiKey: 45,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createAlterPartitionReassignmentsRequest,
-  decode: decodeAlterPartitionReassignmentsRequest,
-  encode: encodeAlterPartitionReassignmentsRequest,
-};
+export const alterPartitionReassignmentsRequestCodec: MessageCodec<AlterPartitionReassignmentsRequest> =
+  {
+    name: 'AlterPartitionReassignmentsRequest',
+    kind: 'request',
+    apiKey: 45,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createAlterPartitionReassignmentsRequest,
+    decode: decodeAlterPartitionReassignmentsRequest,
+    encode: encodeAlterPartitionReassignmentsRequest,
+  };

@@ -17,7 +17,9 @@ export interface AlterPartitionReassignmentsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterPartitionReassignmentsResponse(fields: Partial<AlterPartitionReassignmentsResponse> = {}): AlterPartitionReassignmentsResponse {
+export function createAlterPartitionReassignmentsResponse(
+  fields: Partial<AlterPartitionReassignmentsResponse> = {},
+): AlterPartitionReassignmentsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     allowReplicationFactorChange: fields.allowReplicationFactorChange ?? true,
@@ -28,16 +30,41 @@ export function createAlterPartitionReassignmentsResponse(fields: Partial<AlterP
   };
 }
 
-export function decodeAlterPartitionReassignmentsResponse(reader: Reader, version: number): AlterPartitionReassignmentsResponse {
+export function decodeAlterPartitionReassignmentsResponse(
+  reader: Reader,
+  version: number,
+): AlterPartitionReassignmentsResponse {
   reader.beginMessage('AlterPartitionReassignmentsResponse', version, 0, 1);
-  const throttleTimeMs: number = reader.readInt32('AlterPartitionReassignmentsResponse.throttleTimeMs');
-  const allowReplicationFactorChange: boolean = version >= 1 ? reader.readBoolean('AlterPartitionReassignmentsResponse.allowReplicationFactorChange') : true;
+  const throttleTimeMs: number = reader.readInt32(
+    'AlterPartitionReassignmentsResponse.throttleTimeMs',
+  );
+  const allowReplicationFactorChange: boolean =
+    version >= 1
+      ? reader.readBoolean('AlterPartitionReassignmentsResponse.allowReplicationFactorChange')
+      : true;
   const errorCode: number = reader.readInt16('AlterPartitionReassignmentsResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('AlterPartitionReassignmentsResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'AlterPartitionReassignmentsResponse.errorMessage',
+  );
+  const responsesCount = reader.readCompactArrayLength(
+    3,
+    'AlterPartitionReassignmentsResponse.responses',
+  );
   const responses: ReassignableTopicResponse[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AlterPartitionReassignmentsResponse.responses'); count > 0; count--) responses.push(decodeReassignableTopicResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterPartitionReassignmentsResponse');
-  return { throttleTimeMs, allowReplicationFactorChange, errorCode, errorMessage, responses, unknownTags };
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeReassignableTopicResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterPartitionReassignmentsResponse',
+  );
+  return {
+    throttleTimeMs,
+    allowReplicationFactorChange,
+    errorCode,
+    errorMessage,
+    responses,
+    unknownTags,
+  };
 }
 
 export function encodeAlterPartitionReassignmentsResponse(
@@ -48,11 +75,20 @@ export function encodeAlterPartitionReassignmentsResponse(
   writer.beginMessage('AlterPartitionReassignmentsResponse', version, 0, 1);
   writer.writeInt32(message.throttleTimeMs, 'AlterPartitionReassignmentsResponse.throttleTimeMs');
   if (version >= 1) {
-    writer.writeBoolean(message.allowReplicationFactorChange, 'AlterPartitionReassignmentsResponse.allowReplicationFactorChange');
+    writer.writeBoolean(
+      message.allowReplicationFactorChange,
+      'AlterPartitionReassignmentsResponse.allowReplicationFactorChange',
+    );
   }
   writer.writeInt16(message.errorCode, 'AlterPartitionReassignmentsResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'AlterPartitionReassignmentsResponse.errorMessage');
-  writer.writeCompactArrayLength(message.responses, 'AlterPartitionReassignmentsResponse.responses');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'AlterPartitionReassignmentsResponse.errorMessage',
+  );
+  writer.writeCompactArrayLength(
+    message.responses,
+    'AlterPartitionReassignmentsResponse.responses',
+  );
   for (const item of message.responses) encodeReassignableTopicResponse(writer, item, version);
   writer.writeTags(message.unknownTags, 'AlterPartitionReassignmentsResponse.unknownTags');
 }
@@ -64,7 +100,9 @@ export interface ReassignableTopicResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReassignableTopicResponse(fields: Partial<ReassignableTopicResponse> = {}): ReassignableTopicResponse {
+export function createReassignableTopicResponse(
+  fields: Partial<ReassignableTopicResponse> = {},
+): ReassignableTopicResponse {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -72,10 +110,16 @@ export function createReassignableTopicResponse(fields: Partial<ReassignableTopi
   };
 }
 
-export function decodeReassignableTopicResponse(reader: Reader, version: number): ReassignableTopicResponse {
+export function decodeReassignableTopicResponse(
+  reader: Reader,
+  version: number,
+): ReassignableTopicResponse {
   const name: string = reader.readCompactString('ReassignableTopicResponse.name');
+  const partitionsCount = reader.readCompactArrayLength(8, 'ReassignableTopicResponse.partitions');
   const partitions: ReassignablePartitionResponse[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'ReassignableTopicResponse.partitions'); count > 0; count--) partitions.push(decodeReassignablePartitionResponse(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeReassignablePartitionResponse(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReassignableTopicResponse');
   return { name, partitions, unknownTags };
 }
@@ -99,7 +143,9 @@ export interface ReassignablePartitionResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReassignablePartitionResponse(fields: Partial<ReassignablePartitionResponse> = {}): ReassignablePartitionResponse {
+export function createReassignablePartitionResponse(
+  fields: Partial<ReassignablePartitionResponse> = {},
+): ReassignablePartitionResponse {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -108,10 +154,15 @@ export function createReassignablePartitionResponse(fields: Partial<Reassignable
   };
 }
 
-export function decodeReassignablePartitionResponse(reader: Reader, _version: number): ReassignablePartitionResponse {
+export function decodeReassignablePartitionResponse(
+  reader: Reader,
+  _version: number,
+): ReassignablePartitionResponse {
   const partitionIndex: number = reader.readInt32('ReassignablePartitionResponse.partitionIndex');
   const errorCode: number = reader.readInt16('ReassignablePartitionResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ReassignablePartitionResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ReassignablePartitionResponse.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReassignablePartitionResponse');
   return { partitionIndex, errorCode, errorMessage, unknownTags };
 }
@@ -123,18 +174,22 @@ export function encodeReassignablePartitionResponse(
 ): void {
   writer.writeInt32(message.partitionIndex, 'ReassignablePartitionResponse.partitionIndex');
   writer.writeInt16(message.errorCode, 'ReassignablePartitionResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'ReassignablePartitionResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'ReassignablePartitionResponse.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'ReassignablePartitionResponse.unknownTags');
 }
 
-export const alterPartitionReassignmentsResponseCodec: MessageCodec<AlterPartitionReassignmentsResponse> = {
-  name: 'AlterPartitionReassignmentsResponse',
-  kind: 'response',
-  apiKey: 45,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createAlterPartitionReassignmentsResponse,
-  decode: decodeAlterPartitionReassignmentsResponse,
-  encode: encodeAlterPartitionReassignmentsResponse,
-};
+export const alterPartitionReassignmentsResponseCodec: MessageCodec<AlterPartitionReassignmentsResponse> =
+  {
+    name: 'AlterPartitionReassignmentsResponse',
+    kind: 'response',
+    apiKey: 45,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createAlterPartitionReassignmentsResponse,
+    decode: decodeAlterPartitionReassignmentsResponse,
+    encode: encodeAlterPartitionReassignmentsResponse,
+  };

@@ -16,7 +16,9 @@ export interface AlterPartitionRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterPartitionRequest(fields: Partial<AlterPartitionRequest> = {}): AlterPartitionRequest {
+export function createAlterPartitionRequest(
+  fields: Partial<AlterPartitionRequest> = {},
+): AlterPartitionRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     brokerEpoch: fields.brokerEpoch ?? -1n,
@@ -25,12 +27,18 @@ export function createAlterPartitionRequest(fields: Partial<AlterPartitionReques
   };
 }
 
-export function decodeAlterPartitionRequest(reader: Reader, version: number): AlterPartitionRequest {
+export function decodeAlterPartitionRequest(
+  reader: Reader,
+  version: number,
+): AlterPartitionRequest {
   reader.beginMessage('AlterPartitionRequest', version, 2, 3);
   const brokerId: number = reader.readInt32('AlterPartitionRequest.brokerId');
   const brokerEpoch: bigint = reader.readInt64('AlterPartitionRequest.brokerEpoch');
+  const topicsCount = reader.readCompactArrayLength(18, 'AlterPartitionRequest.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'AlterPartitionRequest.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterPartitionRequest');
   return { brokerId, brokerEpoch, topics, unknownTags };
 }
@@ -65,17 +73,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicId: string = reader.readUuid('TopicData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(15, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(15, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicId, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeUuid(message.topicId, 'TopicData.topicId');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
@@ -108,21 +115,32 @@ export function createPartitionData(fields: Partial<PartitionData> = {}): Partit
 export function decodePartitionData(reader: Reader, version: number): PartitionData {
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
+  const newIsrCount = version <= 2 ? reader.readCompactArrayLength(4, 'PartitionData.newIsr') : 0;
   const newIsr: number[] = [];
-  for (let count = version <= 2 ? reader.readCompactArrayLength(4, 'PartitionData.newIsr') : 0; count > 0; count--) newIsr.push(reader.readInt32('PartitionData.newIsr'));
+  for (let left = newIsrCount; left > 0; left--) {
+    newIsr.push(reader.readInt32('PartitionData.newIsr'));
+  }
+  const newIsrWithEpochsCount =
+    version >= 3 ? reader.readCompactArrayLength(13, 'PartitionData.newIsrWithEpochs') : 0;
   const newIsrWithEpochs: BrokerState[] = [];
-  for (let count = version >= 3 ? reader.readCompactArrayLength(13, 'PartitionData.newIsrWithEpochs') : 0; count > 0; count--) newIsrWithEpochs.push(decodeBrokerState(reader, version));
+  for (let left = newIsrWithEpochsCount; left > 0; left--) {
+    newIsrWithEpochs.push(decodeBrokerState(reader, version));
+  }
   const leaderRecoveryState: number = reader.readInt8('PartitionData.leaderRecoveryState');
   const partitionEpoch: number = reader.readInt32('PartitionData.partitionEpoch');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partitionIndex, leaderEpoch, newIsr, newIsrWithEpochs, leaderRecoveryState, partitionEpoch, unknownTags };
+  return {
+    partitionIndex,
+    leaderEpoch,
+    newIsr,
+    newIsrWithEpochs,
+    leaderRecoveryState,
+    partitionEpoch,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt32(message.leaderEpoch, 'PartitionData.leaderEpoch');
   if (version <= 2) {
@@ -164,11 +182,7 @@ export function decodeBrokerState(reader: Reader, _version: number): BrokerState
   return { brokerId, brokerEpoch, unknownTags };
 }
 
-export function encodeBrokerState(
-  writer: Writer,
-  message: BrokerState,
-  _version: number,
-): void {
+export function encodeBrokerState(writer: Writer, message: BrokerState, _version: number): void {
   writer.writeInt32(message.brokerId, 'BrokerState.brokerId');
   writer.writeInt64(message.brokerEpoch, 'BrokerState.brokerEpoch');
   writer.writeTags(message.unknownTags, 'BrokerState.unknownTags');

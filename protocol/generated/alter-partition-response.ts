@@ -16,7 +16,9 @@ export interface AlterPartitionResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterPartitionResponse(fields: Partial<AlterPartitionResponse> = {}): AlterPartitionResponse {
+export function createAlterPartitionResponse(
+  fields: Partial<AlterPartitionResponse> = {},
+): AlterPartitionResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -25,12 +27,18 @@ export function createAlterPartitionResponse(fields: Partial<AlterPartitionRespo
   };
 }
 
-export function decodeAlterPartitionResponse(reader: Reader, version: number): AlterPartitionResponse {
+export function decodeAlterPartitionResponse(
+  reader: Reader,
+  version: number,
+): AlterPartitionResponse {
   reader.beginMessage('AlterPartitionResponse', version, 2, 3);
   const throttleTimeMs: number = reader.readInt32('AlterPartitionResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('AlterPartitionResponse.errorCode');
+  const topicsCount = reader.readCompactArrayLength(18, 'AlterPartitionResponse.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'AlterPartitionResponse.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterPartitionResponse');
   return { throttleTimeMs, errorCode, topics, unknownTags };
 }
@@ -65,17 +73,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicId: string = reader.readUuid('TopicData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(21, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(21, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicId, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeUuid(message.topicId, 'TopicData.topicId');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
@@ -112,12 +119,24 @@ export function decodePartitionData(reader: Reader, _version: number): Partition
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
+  const isrCount = reader.readCompactArrayLength(4, 'PartitionData.isr');
   const isr: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'PartitionData.isr'); count > 0; count--) isr.push(reader.readInt32('PartitionData.isr'));
+  for (let left = isrCount; left > 0; left--) {
+    isr.push(reader.readInt32('PartitionData.isr'));
+  }
   const leaderRecoveryState: number = reader.readInt8('PartitionData.leaderRecoveryState');
   const partitionEpoch: number = reader.readInt32('PartitionData.partitionEpoch');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partitionIndex, errorCode, leaderId, leaderEpoch, isr, leaderRecoveryState, partitionEpoch, unknownTags };
+  return {
+    partitionIndex,
+    errorCode,
+    leaderId,
+    leaderEpoch,
+    isr,
+    leaderRecoveryState,
+    partitionEpoch,
+    unknownTags,
+  };
 }
 
 export function encodePartitionData(

@@ -13,19 +13,31 @@ export interface AlterReplicaLogDirsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDirsRequest(fields: Partial<AlterReplicaLogDirsRequest> = {}): AlterReplicaLogDirsRequest {
+export function createAlterReplicaLogDirsRequest(
+  fields: Partial<AlterReplicaLogDirsRequest> = {},
+): AlterReplicaLogDirsRequest {
   return {
     dirs: fields.dirs ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeAlterReplicaLogDirsRequest(reader: Reader, version: number): AlterReplicaLogDirsRequest {
+export function decodeAlterReplicaLogDirsRequest(
+  reader: Reader,
+  version: number,
+): AlterReplicaLogDirsRequest {
   reader.beginMessage('AlterReplicaLogDirsRequest', version, 1, 2);
   const flexible = version >= 2;
+  const dirsCount = flexible
+    ? reader.readCompactArrayLength(3, 'AlterReplicaLogDirsRequest.dirs')
+    : reader.readArrayLength(3, 'AlterReplicaLogDirsRequest.dirs');
   const dirs: AlterReplicaLogDir[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'AlterReplicaLogDirsRequest.dirs') : reader.readArrayLength(3, 'AlterReplicaLogDirsRequest.dirs')); count > 0; count--) dirs.push(decodeAlterReplicaLogDir(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDirsRequest') : undefined;
+  for (let left = dirsCount; left > 0; left--) {
+    dirs.push(decodeAlterReplicaLogDir(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDirsRequest')
+    : undefined;
   return { dirs, unknownTags };
 }
 
@@ -36,7 +48,9 @@ export function encodeAlterReplicaLogDirsRequest(
 ): void {
   writer.beginMessage('AlterReplicaLogDirsRequest', version, 1, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.dirs, 'AlterReplicaLogDirsRequest.dirs') : writer.writeArrayLength(message.dirs, 'AlterReplicaLogDirsRequest.dirs'));
+  flexible
+    ? writer.writeCompactArrayLength(message.dirs, 'AlterReplicaLogDirsRequest.dirs')
+    : writer.writeArrayLength(message.dirs, 'AlterReplicaLogDirsRequest.dirs');
   for (const item of message.dirs) encodeAlterReplicaLogDir(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterReplicaLogDirsRequest.unknownTags');
@@ -52,7 +66,9 @@ export interface AlterReplicaLogDir {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDir(fields: Partial<AlterReplicaLogDir> = {}): AlterReplicaLogDir {
+export function createAlterReplicaLogDir(
+  fields: Partial<AlterReplicaLogDir> = {},
+): AlterReplicaLogDir {
   return {
     path: fields.path ?? '',
     topics: fields.topics ?? [],
@@ -62,10 +78,19 @@ export function createAlterReplicaLogDir(fields: Partial<AlterReplicaLogDir> = {
 
 export function decodeAlterReplicaLogDir(reader: Reader, version: number): AlterReplicaLogDir {
   const flexible = version >= 2;
-  const path: string = (flexible ? reader.readCompactString('AlterReplicaLogDir.path') : reader.readString('AlterReplicaLogDir.path'));
+  const path: string = flexible
+    ? reader.readCompactString('AlterReplicaLogDir.path')
+    : reader.readString('AlterReplicaLogDir.path');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'AlterReplicaLogDir.topics')
+    : reader.readArrayLength(3, 'AlterReplicaLogDir.topics');
   const topics: AlterReplicaLogDirTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'AlterReplicaLogDir.topics') : reader.readArrayLength(3, 'AlterReplicaLogDir.topics')); count > 0; count--) topics.push(decodeAlterReplicaLogDirTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDir') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeAlterReplicaLogDirTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDir')
+    : undefined;
   return { path, topics, unknownTags };
 }
 
@@ -75,8 +100,12 @@ export function encodeAlterReplicaLogDir(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.path, 'AlterReplicaLogDir.path') : writer.writeString(message.path, 'AlterReplicaLogDir.path'));
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'AlterReplicaLogDir.topics') : writer.writeArrayLength(message.topics, 'AlterReplicaLogDir.topics'));
+  flexible
+    ? writer.writeCompactString(message.path, 'AlterReplicaLogDir.path')
+    : writer.writeString(message.path, 'AlterReplicaLogDir.path');
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'AlterReplicaLogDir.topics')
+    : writer.writeArrayLength(message.topics, 'AlterReplicaLogDir.topics');
   for (const item of message.topics) encodeAlterReplicaLogDirTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterReplicaLogDir.unknownTags');
@@ -92,7 +121,9 @@ export interface AlterReplicaLogDirTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDirTopic(fields: Partial<AlterReplicaLogDirTopic> = {}): AlterReplicaLogDirTopic {
+export function createAlterReplicaLogDirTopic(
+  fields: Partial<AlterReplicaLogDirTopic> = {},
+): AlterReplicaLogDirTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -100,12 +131,24 @@ export function createAlterReplicaLogDirTopic(fields: Partial<AlterReplicaLogDir
   };
 }
 
-export function decodeAlterReplicaLogDirTopic(reader: Reader, version: number): AlterReplicaLogDirTopic {
+export function decodeAlterReplicaLogDirTopic(
+  reader: Reader,
+  version: number,
+): AlterReplicaLogDirTopic {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('AlterReplicaLogDirTopic.name') : reader.readString('AlterReplicaLogDirTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('AlterReplicaLogDirTopic.name')
+    : reader.readString('AlterReplicaLogDirTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(4, 'AlterReplicaLogDirTopic.partitions')
+    : reader.readArrayLength(4, 'AlterReplicaLogDirTopic.partitions');
   const partitions: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'AlterReplicaLogDirTopic.partitions') : reader.readArrayLength(4, 'AlterReplicaLogDirTopic.partitions')); count > 0; count--) partitions.push(reader.readInt32('AlterReplicaLogDirTopic.partitions'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDirTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('AlterReplicaLogDirTopic.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDirTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -115,9 +158,14 @@ export function encodeAlterReplicaLogDirTopic(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'AlterReplicaLogDirTopic.name') : writer.writeString(message.name, 'AlterReplicaLogDirTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'AlterReplicaLogDirTopic.partitions') : writer.writeArrayLength(message.partitions, 'AlterReplicaLogDirTopic.partitions'));
-  for (const item of message.partitions) writer.writeInt32(item, 'AlterReplicaLogDirTopic.partitions');
+  flexible
+    ? writer.writeCompactString(message.name, 'AlterReplicaLogDirTopic.name')
+    : writer.writeString(message.name, 'AlterReplicaLogDirTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'AlterReplicaLogDirTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'AlterReplicaLogDirTopic.partitions');
+  for (const item of message.partitions)
+    writer.writeInt32(item, 'AlterReplicaLogDirTopic.partitions');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterReplicaLogDirTopic.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface AlterReplicaLogDirsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDirsResponse(fields: Partial<AlterReplicaLogDirsResponse> = {}): AlterReplicaLogDirsResponse {
+export function createAlterReplicaLogDirsResponse(
+  fields: Partial<AlterReplicaLogDirsResponse> = {},
+): AlterReplicaLogDirsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -22,13 +24,23 @@ export function createAlterReplicaLogDirsResponse(fields: Partial<AlterReplicaLo
   };
 }
 
-export function decodeAlterReplicaLogDirsResponse(reader: Reader, version: number): AlterReplicaLogDirsResponse {
+export function decodeAlterReplicaLogDirsResponse(
+  reader: Reader,
+  version: number,
+): AlterReplicaLogDirsResponse {
   reader.beginMessage('AlterReplicaLogDirsResponse', version, 1, 2);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('AlterReplicaLogDirsResponse.throttleTimeMs');
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(3, 'AlterReplicaLogDirsResponse.results')
+    : reader.readArrayLength(3, 'AlterReplicaLogDirsResponse.results');
   const results: AlterReplicaLogDirTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'AlterReplicaLogDirsResponse.results') : reader.readArrayLength(3, 'AlterReplicaLogDirsResponse.results')); count > 0; count--) results.push(decodeAlterReplicaLogDirTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDirsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeAlterReplicaLogDirTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDirsResponse')
+    : undefined;
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeAlterReplicaLogDirsResponse(
   writer.beginMessage('AlterReplicaLogDirsResponse', version, 1, 2);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'AlterReplicaLogDirsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.results, 'AlterReplicaLogDirsResponse.results') : writer.writeArrayLength(message.results, 'AlterReplicaLogDirsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'AlterReplicaLogDirsResponse.results')
+    : writer.writeArrayLength(message.results, 'AlterReplicaLogDirsResponse.results');
   for (const item of message.results) encodeAlterReplicaLogDirTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterReplicaLogDirsResponse.unknownTags');
@@ -56,7 +70,9 @@ export interface AlterReplicaLogDirTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDirTopicResult(fields: Partial<AlterReplicaLogDirTopicResult> = {}): AlterReplicaLogDirTopicResult {
+export function createAlterReplicaLogDirTopicResult(
+  fields: Partial<AlterReplicaLogDirTopicResult> = {},
+): AlterReplicaLogDirTopicResult {
   return {
     topicName: fields.topicName ?? '',
     partitions: fields.partitions ?? [],
@@ -64,12 +80,24 @@ export function createAlterReplicaLogDirTopicResult(fields: Partial<AlterReplica
   };
 }
 
-export function decodeAlterReplicaLogDirTopicResult(reader: Reader, version: number): AlterReplicaLogDirTopicResult {
+export function decodeAlterReplicaLogDirTopicResult(
+  reader: Reader,
+  version: number,
+): AlterReplicaLogDirTopicResult {
   const flexible = version >= 2;
-  const topicName: string = (flexible ? reader.readCompactString('AlterReplicaLogDirTopicResult.topicName') : reader.readString('AlterReplicaLogDirTopicResult.topicName'));
+  const topicName: string = flexible
+    ? reader.readCompactString('AlterReplicaLogDirTopicResult.topicName')
+    : reader.readString('AlterReplicaLogDirTopicResult.topicName');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(6, 'AlterReplicaLogDirTopicResult.partitions')
+    : reader.readArrayLength(6, 'AlterReplicaLogDirTopicResult.partitions');
   const partitions: AlterReplicaLogDirPartitionResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'AlterReplicaLogDirTopicResult.partitions') : reader.readArrayLength(6, 'AlterReplicaLogDirTopicResult.partitions')); count > 0; count--) partitions.push(decodeAlterReplicaLogDirPartitionResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDirTopicResult') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeAlterReplicaLogDirPartitionResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDirTopicResult')
+    : undefined;
   return { topicName, partitions, unknownTags };
 }
 
@@ -79,9 +107,14 @@ export function encodeAlterReplicaLogDirTopicResult(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.topicName, 'AlterReplicaLogDirTopicResult.topicName') : writer.writeString(message.topicName, 'AlterReplicaLogDirTopicResult.topicName'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'AlterReplicaLogDirTopicResult.partitions') : writer.writeArrayLength(message.partitions, 'AlterReplicaLogDirTopicResult.partitions'));
-  for (const item of message.partitions) encodeAlterReplicaLogDirPartitionResult(writer, item, version);
+  flexible
+    ? writer.writeCompactString(message.topicName, 'AlterReplicaLogDirTopicResult.topicName')
+    : writer.writeString(message.topicName, 'AlterReplicaLogDirTopicResult.topicName');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'AlterReplicaLogDirTopicResult.partitions')
+    : writer.writeArrayLength(message.partitions, 'AlterReplicaLogDirTopicResult.partitions');
+  for (const item of message.partitions)
+    encodeAlterReplicaLogDirPartitionResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterReplicaLogDirTopicResult.unknownTags');
   } else {
@@ -96,7 +129,9 @@ export interface AlterReplicaLogDirPartitionResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterReplicaLogDirPartitionResult(fields: Partial<AlterReplicaLogDirPartitionResult> = {}): AlterReplicaLogDirPartitionResult {
+export function createAlterReplicaLogDirPartitionResult(
+  fields: Partial<AlterReplicaLogDirPartitionResult> = {},
+): AlterReplicaLogDirPartitionResult {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -104,11 +139,18 @@ export function createAlterReplicaLogDirPartitionResult(fields: Partial<AlterRep
   };
 }
 
-export function decodeAlterReplicaLogDirPartitionResult(reader: Reader, version: number): AlterReplicaLogDirPartitionResult {
+export function decodeAlterReplicaLogDirPartitionResult(
+  reader: Reader,
+  version: number,
+): AlterReplicaLogDirPartitionResult {
   const flexible = version >= 2;
-  const partitionIndex: number = reader.readInt32('AlterReplicaLogDirPartitionResult.partitionIndex');
+  const partitionIndex: number = reader.readInt32(
+    'AlterReplicaLogDirPartitionResult.partitionIndex',
+  );
   const errorCode: number = reader.readInt16('AlterReplicaLogDirPartitionResult.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterReplicaLogDirPartitionResult') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterReplicaLogDirPartitionResult')
+    : undefined;
   return { partitionIndex, errorCode, unknownTags };
 }
 

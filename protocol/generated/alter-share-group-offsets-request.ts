@@ -14,7 +14,9 @@ export interface AlterShareGroupOffsetsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsRequest(fields: Partial<AlterShareGroupOffsetsRequest> = {}): AlterShareGroupOffsetsRequest {
+export function createAlterShareGroupOffsetsRequest(
+  fields: Partial<AlterShareGroupOffsetsRequest> = {},
+): AlterShareGroupOffsetsRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -22,11 +24,17 @@ export function createAlterShareGroupOffsetsRequest(fields: Partial<AlterShareGr
   };
 }
 
-export function decodeAlterShareGroupOffsetsRequest(reader: Reader, version: number): AlterShareGroupOffsetsRequest {
+export function decodeAlterShareGroupOffsetsRequest(
+  reader: Reader,
+  version: number,
+): AlterShareGroupOffsetsRequest {
   reader.beginMessage('AlterShareGroupOffsetsRequest', version, 0, 0);
   const groupId: string = reader.readCompactString('AlterShareGroupOffsetsRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(3, 'AlterShareGroupOffsetsRequest.topics');
   const topics: AlterShareGroupOffsetsRequestTopic[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AlterShareGroupOffsetsRequest.topics'); count > 0; count--) topics.push(decodeAlterShareGroupOffsetsRequestTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeAlterShareGroupOffsetsRequestTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsRequest');
   return { groupId, topics, unknownTags };
 }
@@ -39,7 +47,8 @@ export function encodeAlterShareGroupOffsetsRequest(
   writer.beginMessage('AlterShareGroupOffsetsRequest', version, 0, 0);
   writer.writeCompactString(message.groupId, 'AlterShareGroupOffsetsRequest.groupId');
   writer.writeCompactArrayLength(message.topics, 'AlterShareGroupOffsetsRequest.topics');
-  for (const item of message.topics) encodeAlterShareGroupOffsetsRequestTopic(writer, item, version);
+  for (const item of message.topics)
+    encodeAlterShareGroupOffsetsRequestTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsRequest.unknownTags');
 }
 
@@ -50,7 +59,9 @@ export interface AlterShareGroupOffsetsRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsRequestTopic(fields: Partial<AlterShareGroupOffsetsRequestTopic> = {}): AlterShareGroupOffsetsRequestTopic {
+export function createAlterShareGroupOffsetsRequestTopic(
+  fields: Partial<AlterShareGroupOffsetsRequestTopic> = {},
+): AlterShareGroupOffsetsRequestTopic {
   return {
     topicName: fields.topicName ?? '',
     partitions: fields.partitions ?? [],
@@ -58,11 +69,24 @@ export function createAlterShareGroupOffsetsRequestTopic(fields: Partial<AlterSh
   };
 }
 
-export function decodeAlterShareGroupOffsetsRequestTopic(reader: Reader, version: number): AlterShareGroupOffsetsRequestTopic {
-  const topicName: string = reader.readCompactString('AlterShareGroupOffsetsRequestTopic.topicName');
+export function decodeAlterShareGroupOffsetsRequestTopic(
+  reader: Reader,
+  version: number,
+): AlterShareGroupOffsetsRequestTopic {
+  const topicName: string = reader.readCompactString(
+    'AlterShareGroupOffsetsRequestTopic.topicName',
+  );
+  const partitionsCount = reader.readCompactArrayLength(
+    13,
+    'AlterShareGroupOffsetsRequestTopic.partitions',
+  );
   const partitions: AlterShareGroupOffsetsRequestPartition[] = [];
-  for (let count = reader.readCompactArrayLength(13, 'AlterShareGroupOffsetsRequestTopic.partitions'); count > 0; count--) partitions.push(decodeAlterShareGroupOffsetsRequestPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsRequestTopic');
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeAlterShareGroupOffsetsRequestPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterShareGroupOffsetsRequestTopic',
+  );
   return { topicName, partitions, unknownTags };
 }
 
@@ -72,8 +96,12 @@ export function encodeAlterShareGroupOffsetsRequestTopic(
   version: number,
 ): void {
   writer.writeCompactString(message.topicName, 'AlterShareGroupOffsetsRequestTopic.topicName');
-  writer.writeCompactArrayLength(message.partitions, 'AlterShareGroupOffsetsRequestTopic.partitions');
-  for (const item of message.partitions) encodeAlterShareGroupOffsetsRequestPartition(writer, item, version);
+  writer.writeCompactArrayLength(
+    message.partitions,
+    'AlterShareGroupOffsetsRequestTopic.partitions',
+  );
+  for (const item of message.partitions)
+    encodeAlterShareGroupOffsetsRequestPartition(writer, item, version);
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsRequestTopic.unknownTags');
 }
 
@@ -84,7 +112,9 @@ export interface AlterShareGroupOffsetsRequestPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsRequestPartition(fields: Partial<AlterShareGroupOffsetsRequestPartition> = {}): AlterShareGroupOffsetsRequestPartition {
+export function createAlterShareGroupOffsetsRequestPartition(
+  fields: Partial<AlterShareGroupOffsetsRequestPartition> = {},
+): AlterShareGroupOffsetsRequestPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     startOffset: fields.startOffset ?? 0n,
@@ -92,10 +122,19 @@ export function createAlterShareGroupOffsetsRequestPartition(fields: Partial<Alt
   };
 }
 
-export function decodeAlterShareGroupOffsetsRequestPartition(reader: Reader, _version: number): AlterShareGroupOffsetsRequestPartition {
-  const partitionIndex: number = reader.readInt32('AlterShareGroupOffsetsRequestPartition.partitionIndex');
-  const startOffset: bigint = reader.readInt64('AlterShareGroupOffsetsRequestPartition.startOffset');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsRequestPartition');
+export function decodeAlterShareGroupOffsetsRequestPartition(
+  reader: Reader,
+  _version: number,
+): AlterShareGroupOffsetsRequestPartition {
+  const partitionIndex: number = reader.readInt32(
+    'AlterShareGroupOffsetsRequestPartition.partitionIndex',
+  );
+  const startOffset: bigint = reader.readInt64(
+    'AlterShareGroupOffsetsRequestPartition.startOffset',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterShareGroupOffsetsRequestPartition',
+  );
   return { partitionIndex, startOffset, unknownTags };
 }
 
@@ -104,7 +143,10 @@ export function encodeAlterShareGroupOffsetsRequestPartition(
   message: AlterShareGroupOffsetsRequestPartition,
   _version: number,
 ): void {
-  writer.writeInt32(message.partitionIndex, 'AlterShareGroupOffsetsRequestPartition.partitionIndex');
+  writer.writeInt32(
+    message.partitionIndex,
+    'AlterShareGroupOffsetsRequestPartition.partitionIndex',
+  );
   writer.writeInt64(message.startOffset, 'AlterShareGroupOffsetsRequestPartition.startOffset');
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsRequestPartition.unknownTags');
 }

@@ -17,7 +17,9 @@ export interface AlterShareGroupOffsetsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsResponse(fields: Partial<AlterShareGroupOffsetsResponse> = {}): AlterShareGroupOffsetsResponse {
+export function createAlterShareGroupOffsetsResponse(
+  fields: Partial<AlterShareGroupOffsetsResponse> = {},
+): AlterShareGroupOffsetsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -27,14 +29,27 @@ export function createAlterShareGroupOffsetsResponse(fields: Partial<AlterShareG
   };
 }
 
-export function decodeAlterShareGroupOffsetsResponse(reader: Reader, version: number): AlterShareGroupOffsetsResponse {
+export function decodeAlterShareGroupOffsetsResponse(
+  reader: Reader,
+  version: number,
+): AlterShareGroupOffsetsResponse {
   reader.beginMessage('AlterShareGroupOffsetsResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('AlterShareGroupOffsetsResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('AlterShareGroupOffsetsResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('AlterShareGroupOffsetsResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'AlterShareGroupOffsetsResponse.errorMessage',
+  );
+  const responsesCount = reader.readCompactArrayLength(
+    19,
+    'AlterShareGroupOffsetsResponse.responses',
+  );
   const responses: AlterShareGroupOffsetsResponseTopic[] = [];
-  for (let count = reader.readCompactArrayLength(19, 'AlterShareGroupOffsetsResponse.responses'); count > 0; count--) responses.push(decodeAlterShareGroupOffsetsResponseTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsResponse');
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeAlterShareGroupOffsetsResponseTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterShareGroupOffsetsResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, responses, unknownTags };
 }
 
@@ -46,9 +61,13 @@ export function encodeAlterShareGroupOffsetsResponse(
   writer.beginMessage('AlterShareGroupOffsetsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'AlterShareGroupOffsetsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'AlterShareGroupOffsetsResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'AlterShareGroupOffsetsResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'AlterShareGroupOffsetsResponse.errorMessage',
+  );
   writer.writeCompactArrayLength(message.responses, 'AlterShareGroupOffsetsResponse.responses');
-  for (const item of message.responses) encodeAlterShareGroupOffsetsResponseTopic(writer, item, version);
+  for (const item of message.responses)
+    encodeAlterShareGroupOffsetsResponseTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsResponse.unknownTags');
 }
 
@@ -60,7 +79,9 @@ export interface AlterShareGroupOffsetsResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsResponseTopic(fields: Partial<AlterShareGroupOffsetsResponseTopic> = {}): AlterShareGroupOffsetsResponseTopic {
+export function createAlterShareGroupOffsetsResponseTopic(
+  fields: Partial<AlterShareGroupOffsetsResponseTopic> = {},
+): AlterShareGroupOffsetsResponseTopic {
   return {
     topicName: fields.topicName ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -69,12 +90,25 @@ export function createAlterShareGroupOffsetsResponseTopic(fields: Partial<AlterS
   };
 }
 
-export function decodeAlterShareGroupOffsetsResponseTopic(reader: Reader, version: number): AlterShareGroupOffsetsResponseTopic {
-  const topicName: string = reader.readCompactString('AlterShareGroupOffsetsResponseTopic.topicName');
+export function decodeAlterShareGroupOffsetsResponseTopic(
+  reader: Reader,
+  version: number,
+): AlterShareGroupOffsetsResponseTopic {
+  const topicName: string = reader.readCompactString(
+    'AlterShareGroupOffsetsResponseTopic.topicName',
+  );
   const topicId: string = reader.readUuid('AlterShareGroupOffsetsResponseTopic.topicId');
+  const partitionsCount = reader.readCompactArrayLength(
+    8,
+    'AlterShareGroupOffsetsResponseTopic.partitions',
+  );
   const partitions: AlterShareGroupOffsetsResponsePartition[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'AlterShareGroupOffsetsResponseTopic.partitions'); count > 0; count--) partitions.push(decodeAlterShareGroupOffsetsResponsePartition(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsResponseTopic');
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeAlterShareGroupOffsetsResponsePartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterShareGroupOffsetsResponseTopic',
+  );
   return { topicName, topicId, partitions, unknownTags };
 }
 
@@ -85,8 +119,12 @@ export function encodeAlterShareGroupOffsetsResponseTopic(
 ): void {
   writer.writeCompactString(message.topicName, 'AlterShareGroupOffsetsResponseTopic.topicName');
   writer.writeUuid(message.topicId, 'AlterShareGroupOffsetsResponseTopic.topicId');
-  writer.writeCompactArrayLength(message.partitions, 'AlterShareGroupOffsetsResponseTopic.partitions');
-  for (const item of message.partitions) encodeAlterShareGroupOffsetsResponsePartition(writer, item, version);
+  writer.writeCompactArrayLength(
+    message.partitions,
+    'AlterShareGroupOffsetsResponseTopic.partitions',
+  );
+  for (const item of message.partitions)
+    encodeAlterShareGroupOffsetsResponsePartition(writer, item, version);
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsResponseTopic.unknownTags');
 }
 
@@ -98,7 +136,9 @@ export interface AlterShareGroupOffsetsResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterShareGroupOffsetsResponsePartition(fields: Partial<AlterShareGroupOffsetsResponsePartition> = {}): AlterShareGroupOffsetsResponsePartition {
+export function createAlterShareGroupOffsetsResponsePartition(
+  fields: Partial<AlterShareGroupOffsetsResponsePartition> = {},
+): AlterShareGroupOffsetsResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -107,11 +147,20 @@ export function createAlterShareGroupOffsetsResponsePartition(fields: Partial<Al
   };
 }
 
-export function decodeAlterShareGroupOffsetsResponsePartition(reader: Reader, _version: number): AlterShareGroupOffsetsResponsePartition {
-  const partitionIndex: number = reader.readInt32('AlterShareGroupOffsetsResponsePartition.partitionIndex');
+export function decodeAlterShareGroupOffsetsResponsePartition(
+  reader: Reader,
+  _version: number,
+): AlterShareGroupOffsetsResponsePartition {
+  const partitionIndex: number = reader.readInt32(
+    'AlterShareGroupOffsetsResponsePartition.partitionIndex',
+  );
   const errorCode: number = reader.readInt16('AlterShareGroupOffsetsResponsePartition.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('AlterShareGroupOffsetsResponsePartition.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterShareGroupOffsetsResponsePartition');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'AlterShareGroupOffsetsResponsePartition.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterShareGroupOffsetsResponsePartition',
+  );
   return { partitionIndex, errorCode, errorMessage, unknownTags };
 }
 
@@ -120,9 +169,15 @@ export function encodeAlterShareGroupOffsetsResponsePartition(
   message: AlterShareGroupOffsetsResponsePartition,
   _version: number,
 ): void {
-  writer.writeInt32(message.partitionIndex, 'AlterShareGroupOffsetsResponsePartition.partitionIndex');
+  writer.writeInt32(
+    message.partitionIndex,
+    'AlterShareGroupOffsetsResponsePartition.partitionIndex',
+  );
   writer.writeInt16(message.errorCode, 'AlterShareGroupOffsetsResponsePartition.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'AlterShareGroupOffsetsResponsePartition.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'AlterShareGroupOffsetsResponsePartition.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'AlterShareGroupOffsetsResponsePartition.unknownTags');
 }
 

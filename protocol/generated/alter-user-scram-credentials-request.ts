@@ -14,7 +14,9 @@ export interface AlterUserScramCredentialsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterUserScramCredentialsRequest(fields: Partial<AlterUserScramCredentialsRequest> = {}): AlterUserScramCredentialsRequest {
+export function createAlterUserScramCredentialsRequest(
+  fields: Partial<AlterUserScramCredentialsRequest> = {},
+): AlterUserScramCredentialsRequest {
   return {
     deletions: fields.deletions ?? [],
     upsertions: fields.upsertions ?? [],
@@ -22,13 +24,30 @@ export function createAlterUserScramCredentialsRequest(fields: Partial<AlterUser
   };
 }
 
-export function decodeAlterUserScramCredentialsRequest(reader: Reader, version: number): AlterUserScramCredentialsRequest {
+export function decodeAlterUserScramCredentialsRequest(
+  reader: Reader,
+  version: number,
+): AlterUserScramCredentialsRequest {
   reader.beginMessage('AlterUserScramCredentialsRequest', version, 0, 0);
+  const deletionsCount = reader.readCompactArrayLength(
+    3,
+    'AlterUserScramCredentialsRequest.deletions',
+  );
   const deletions: ScramCredentialDeletion[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'AlterUserScramCredentialsRequest.deletions'); count > 0; count--) deletions.push(decodeScramCredentialDeletion(reader, version));
+  for (let left = deletionsCount; left > 0; left--) {
+    deletions.push(decodeScramCredentialDeletion(reader, version));
+  }
+  const upsertionsCount = reader.readCompactArrayLength(
+    9,
+    'AlterUserScramCredentialsRequest.upsertions',
+  );
   const upsertions: ScramCredentialUpsertion[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'AlterUserScramCredentialsRequest.upsertions'); count > 0; count--) upsertions.push(decodeScramCredentialUpsertion(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterUserScramCredentialsRequest');
+  for (let left = upsertionsCount; left > 0; left--) {
+    upsertions.push(decodeScramCredentialUpsertion(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterUserScramCredentialsRequest',
+  );
   return { deletions, upsertions, unknownTags };
 }
 
@@ -52,7 +71,9 @@ export interface ScramCredentialDeletion {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createScramCredentialDeletion(fields: Partial<ScramCredentialDeletion> = {}): ScramCredentialDeletion {
+export function createScramCredentialDeletion(
+  fields: Partial<ScramCredentialDeletion> = {},
+): ScramCredentialDeletion {
   return {
     name: fields.name ?? '',
     mechanism: fields.mechanism ?? 0,
@@ -60,7 +81,10 @@ export function createScramCredentialDeletion(fields: Partial<ScramCredentialDel
   };
 }
 
-export function decodeScramCredentialDeletion(reader: Reader, _version: number): ScramCredentialDeletion {
+export function decodeScramCredentialDeletion(
+  reader: Reader,
+  _version: number,
+): ScramCredentialDeletion {
   const name: string = reader.readCompactString('ScramCredentialDeletion.name');
   const mechanism: number = reader.readInt8('ScramCredentialDeletion.mechanism');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ScramCredentialDeletion');
@@ -87,7 +111,9 @@ export interface ScramCredentialUpsertion {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createScramCredentialUpsertion(fields: Partial<ScramCredentialUpsertion> = {}): ScramCredentialUpsertion {
+export function createScramCredentialUpsertion(
+  fields: Partial<ScramCredentialUpsertion> = {},
+): ScramCredentialUpsertion {
   return {
     name: fields.name ?? '',
     mechanism: fields.mechanism ?? 0,
@@ -98,7 +124,10 @@ export function createScramCredentialUpsertion(fields: Partial<ScramCredentialUp
   };
 }
 
-export function decodeScramCredentialUpsertion(reader: Reader, _version: number): ScramCredentialUpsertion {
+export function decodeScramCredentialUpsertion(
+  reader: Reader,
+  _version: number,
+): ScramCredentialUpsertion {
   const name: string = reader.readCompactString('ScramCredentialUpsertion.name');
   const mechanism: number = reader.readInt8('ScramCredentialUpsertion.mechanism');
   const iterations: number = reader.readInt32('ScramCredentialUpsertion.iterations');
@@ -121,14 +150,15 @@ export function encodeScramCredentialUpsertion(
   writer.writeTags(message.unknownTags, 'ScramCredentialUpsertion.unknownTags');
 }
 
-export const alterUserScramCredentialsRequestCodec: MessageCodec<AlterUserScramCredentialsRequest> = {
-  name: 'AlterUserScramCredentialsRequest',
-  kind: 'request',
-  apiKey: 51,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createAlterUserScramCredentialsRequest,
-  decode: decodeAlterUserScramCredentialsRequest,
-  encode: encodeAlterUserScramCredentialsRequest,
-};
+export const alterUserScramCredentialsRequestCodec: MessageCodec<AlterUserScramCredentialsRequest> =
+  {
+    name: 'AlterUserScramCredentialsRequest',
+    kind: 'request',
+    apiKey: 51,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createAlterUserScramCredentialsRequest,
+    decode: decodeAlterUserScramCredentialsRequest,
+    encode: encodeAlterUserScramCredentialsRequest,
+  };

@@ -14,7 +14,9 @@ export interface AlterUserScramCredentialsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterUserScramCredentialsResponse(fields: Partial<AlterUserScramCredentialsResponse> = {}): AlterUserScramCredentialsResponse {
+export function createAlterUserScramCredentialsResponse(
+  fields: Partial<AlterUserScramCredentialsResponse> = {},
+): AlterUserScramCredentialsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -22,12 +24,25 @@ export function createAlterUserScramCredentialsResponse(fields: Partial<AlterUse
   };
 }
 
-export function decodeAlterUserScramCredentialsResponse(reader: Reader, version: number): AlterUserScramCredentialsResponse {
+export function decodeAlterUserScramCredentialsResponse(
+  reader: Reader,
+  version: number,
+): AlterUserScramCredentialsResponse {
   reader.beginMessage('AlterUserScramCredentialsResponse', version, 0, 0);
-  const throttleTimeMs: number = reader.readInt32('AlterUserScramCredentialsResponse.throttleTimeMs');
+  const throttleTimeMs: number = reader.readInt32(
+    'AlterUserScramCredentialsResponse.throttleTimeMs',
+  );
+  const resultsCount = reader.readCompactArrayLength(
+    5,
+    'AlterUserScramCredentialsResponse.results',
+  );
   const results: AlterUserScramCredentialsResult[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'AlterUserScramCredentialsResponse.results'); count > 0; count--) results.push(decodeAlterUserScramCredentialsResult(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterUserScramCredentialsResponse');
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeAlterUserScramCredentialsResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterUserScramCredentialsResponse',
+  );
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -51,7 +66,9 @@ export interface AlterUserScramCredentialsResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterUserScramCredentialsResult(fields: Partial<AlterUserScramCredentialsResult> = {}): AlterUserScramCredentialsResult {
+export function createAlterUserScramCredentialsResult(
+  fields: Partial<AlterUserScramCredentialsResult> = {},
+): AlterUserScramCredentialsResult {
   return {
     user: fields.user ?? '',
     errorCode: fields.errorCode ?? 0,
@@ -60,11 +77,18 @@ export function createAlterUserScramCredentialsResult(fields: Partial<AlterUserS
   };
 }
 
-export function decodeAlterUserScramCredentialsResult(reader: Reader, _version: number): AlterUserScramCredentialsResult {
+export function decodeAlterUserScramCredentialsResult(
+  reader: Reader,
+  _version: number,
+): AlterUserScramCredentialsResult {
   const user: string = reader.readCompactString('AlterUserScramCredentialsResult.user');
   const errorCode: number = reader.readInt16('AlterUserScramCredentialsResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('AlterUserScramCredentialsResult.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AlterUserScramCredentialsResult');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'AlterUserScramCredentialsResult.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'AlterUserScramCredentialsResult',
+  );
   return { user, errorCode, errorMessage, unknownTags };
 }
 
@@ -75,18 +99,22 @@ export function encodeAlterUserScramCredentialsResult(
 ): void {
   writer.writeCompactString(message.user, 'AlterUserScramCredentialsResult.user');
   writer.writeInt16(message.errorCode, 'AlterUserScramCredentialsResult.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'AlterUserScramCredentialsResult.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'AlterUserScramCredentialsResult.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'AlterUserScramCredentialsResult.unknownTags');
 }
 
-export const alterUserScramCredentialsResponseCodec: MessageCodec<AlterUserScramCredentialsResponse> = {
-  name: 'AlterUserScramCredentialsResponse',
-  kind: 'response',
-  apiKey: 51,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createAlterUserScramCredentialsResponse,
-  decode: decodeAlterUserScramCredentialsResponse,
-  encode: encodeAlterUserScramCredentialsResponse,
-};
+export const alterUserScramCredentialsResponseCodec: MessageCodec<AlterUserScramCredentialsResponse> =
+  {
+    name: 'AlterUserScramCredentialsResponse',
+    kind: 'response',
+    apiKey: 51,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createAlterUserScramCredentialsResponse,
+    decode: decodeAlterUserScramCredentialsResponse,
+    encode: encodeAlterUserScramCredentialsResponse,
+  };

@@ -16,7 +16,9 @@ export interface ApiVersionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createApiVersionsRequest(fields: Partial<ApiVersionsRequest> = {}): ApiVersionsRequest {
+export function createApiVersionsRequest(
+  fields: Partial<ApiVersionsRequest> = {},
+): ApiVersionsRequest {
   return {
     clientSoftwareName: fields.clientSoftwareName ?? '',
     clientSoftwareVersion: fields.clientSoftwareVersion ?? '',
@@ -29,11 +31,16 @@ export function createApiVersionsRequest(fields: Partial<ApiVersionsRequest> = {
 export function decodeApiVersionsRequest(reader: Reader, version: number): ApiVersionsRequest {
   reader.beginMessage('ApiVersionsRequest', version, 0, 5);
   const flexible = version >= 3;
-  const clientSoftwareName: string = version >= 3 ? reader.readCompactString('ApiVersionsRequest.clientSoftwareName') : '';
-  const clientSoftwareVersion: string = version >= 3 ? reader.readCompactString('ApiVersionsRequest.clientSoftwareVersion') : '';
-  const clusterId: string | null = version >= 5 ? reader.readCompactNullableString('ApiVersionsRequest.clusterId') : null;
+  const clientSoftwareName: string =
+    version >= 3 ? reader.readCompactString('ApiVersionsRequest.clientSoftwareName') : '';
+  const clientSoftwareVersion: string =
+    version >= 3 ? reader.readCompactString('ApiVersionsRequest.clientSoftwareVersion') : '';
+  const clusterId: string | null =
+    version >= 5 ? reader.readCompactNullableString('ApiVersionsRequest.clusterId') : null;
   const nodeId: number = version >= 5 ? reader.readInt32('ApiVersionsRequest.nodeId') : -1;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ApiVersionsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ApiVersionsRequest')
+    : undefined;
   return { clientSoftwareName, clientSoftwareVersion, clusterId, nodeId, unknownTags };
 }
 
@@ -48,7 +55,10 @@ export function encodeApiVersionsRequest(
     writer.writeCompactString(message.clientSoftwareName, 'ApiVersionsRequest.clientSoftwareName');
   }
   if (version >= 3) {
-    writer.writeCompactString(message.clientSoftwareVersion, 'ApiVersionsRequest.clientSoftwareVersion');
+    writer.writeCompactString(
+      message.clientSoftwareVersion,
+      'ApiVersionsRequest.clientSoftwareVersion',
+    );
   }
   if (version >= 5) {
     writer.writeCompactNullableString(message.clusterId, 'ApiVersionsRequest.clusterId');

@@ -19,7 +19,9 @@ export interface ApiVersionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createApiVersionsResponse(fields: Partial<ApiVersionsResponse> = {}): ApiVersionsResponse {
+export function createApiVersionsResponse(
+  fields: Partial<ApiVersionsResponse> = {},
+): ApiVersionsResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     apiKeys: fields.apiKeys ?? [],
@@ -36,9 +38,15 @@ export function decodeApiVersionsResponse(reader: Reader, version: number): ApiV
   reader.beginMessage('ApiVersionsResponse', version, 0, 5);
   const flexible = version >= 3;
   const errorCode: number = reader.readInt16('ApiVersionsResponse.errorCode');
+  const apiKeysCount = flexible
+    ? reader.readCompactArrayLength(6, 'ApiVersionsResponse.apiKeys')
+    : reader.readArrayLength(6, 'ApiVersionsResponse.apiKeys');
   const apiKeys: ApiVersion[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'ApiVersionsResponse.apiKeys') : reader.readArrayLength(6, 'ApiVersionsResponse.apiKeys')); count > 0; count--) apiKeys.push(decodeApiVersion(reader, version));
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('ApiVersionsResponse.throttleTimeMs') : 0;
+  for (let left = apiKeysCount; left > 0; left--) {
+    apiKeys.push(decodeApiVersion(reader, version));
+  }
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('ApiVersionsResponse.throttleTimeMs') : 0;
   let supportedFeatures: SupportedFeatureKey[] = [];
   let finalizedFeaturesEpoch: bigint = -1n;
   let finalizedFeatures: FinalizedFeatureKey[] = [];
@@ -51,14 +59,16 @@ export function decodeApiVersionsResponse(reader: Reader, version: number): ApiV
     if (tag === 0 && version >= 3) {
       const length = reader.readCompactArrayLength(6, 'ApiVersionsResponse.supportedFeatures');
       const items: SupportedFeatureKey[] = [];
-      for (let index = 0; index < length; index++) items.push(decodeSupportedFeatureKey(reader, version));
+      for (let index = 0; index < length; index++)
+        items.push(decodeSupportedFeatureKey(reader, version));
       supportedFeatures = items;
     } else if (tag === 1 && version >= 3) {
       finalizedFeaturesEpoch = reader.readInt64('ApiVersionsResponse.finalizedFeaturesEpoch');
     } else if (tag === 2 && version >= 3) {
       const length = reader.readCompactArrayLength(6, 'ApiVersionsResponse.finalizedFeatures');
       const items: FinalizedFeatureKey[] = [];
-      for (let index = 0; index < length; index++) items.push(decodeFinalizedFeatureKey(reader, version));
+      for (let index = 0; index < length; index++)
+        items.push(decodeFinalizedFeatureKey(reader, version));
       finalizedFeatures = items;
     } else if (tag === 3 && version >= 3) {
       zkMigrationReady = reader.readBoolean('ApiVersionsResponse.zkMigrationReady');
@@ -67,7 +77,16 @@ export function decodeApiVersionsResponse(reader: Reader, version: number): ApiV
     }
     reader.expectTagEnd(tagEnd, 'ApiVersionsResponse');
   }
-  return { errorCode, apiKeys, throttleTimeMs, supportedFeatures, finalizedFeaturesEpoch, finalizedFeatures, zkMigrationReady, unknownTags };
+  return {
+    errorCode,
+    apiKeys,
+    throttleTimeMs,
+    supportedFeatures,
+    finalizedFeaturesEpoch,
+    finalizedFeatures,
+    zkMigrationReady,
+    unknownTags,
+  };
 }
 
 export function encodeApiVersionsResponse(
@@ -78,7 +97,9 @@ export function encodeApiVersionsResponse(
   writer.beginMessage('ApiVersionsResponse', version, 0, 5);
   const flexible = version >= 3;
   writer.writeInt16(message.errorCode, 'ApiVersionsResponse.errorCode');
-  (flexible ? writer.writeCompactArrayLength(message.apiKeys, 'ApiVersionsResponse.apiKeys') : writer.writeArrayLength(message.apiKeys, 'ApiVersionsResponse.apiKeys'));
+  flexible
+    ? writer.writeCompactArrayLength(message.apiKeys, 'ApiVersionsResponse.apiKeys')
+    : writer.writeArrayLength(message.apiKeys, 'ApiVersionsResponse.apiKeys');
   for (const item of message.apiKeys) encodeApiVersion(writer, item, version);
   if (version >= 1) {
     writer.writeInt32(message.throttleTimeMs, 'ApiVersionsResponse.throttleTimeMs');
@@ -88,28 +109,46 @@ export function encodeApiVersionsResponse(
     const hasFinalizedFeaturesEpoch = version >= 3 && message.finalizedFeaturesEpoch !== -1n;
     const hasFinalizedFeatures = version >= 3 && message.finalizedFeatures.length !== 0;
     const hasZkMigrationReady = version >= 3 && message.zkMigrationReady;
-    writer.writeTagCount((hasSupportedFeatures ? 1 : 0) + (hasFinalizedFeaturesEpoch ? 1 : 0) + (hasFinalizedFeatures ? 1 : 0) + (hasZkMigrationReady ? 1 : 0), message.unknownTags, 'ApiVersionsResponse.unknownTags');
+    writer.writeTagCount(
+      (hasSupportedFeatures ? 1 : 0) +
+        (hasFinalizedFeaturesEpoch ? 1 : 0) +
+        (hasFinalizedFeatures ? 1 : 0) +
+        (hasZkMigrationReady ? 1 : 0),
+      message.unknownTags,
+      'ApiVersionsResponse.unknownTags',
+    );
     let previous = -1;
     if (hasSupportedFeatures) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
       const mark = writer.beginTag(0);
-      writer.writeCompactArrayLength(message.supportedFeatures, 'ApiVersionsResponse.supportedFeatures');
-      for (const item of message.supportedFeatures) encodeSupportedFeatureKey(writer, item, version);
+      writer.writeCompactArrayLength(
+        message.supportedFeatures,
+        'ApiVersionsResponse.supportedFeatures',
+      );
+      for (const item of message.supportedFeatures)
+        encodeSupportedFeatureKey(writer, item, version);
       writer.endTag(mark);
       previous = 0;
     }
     if (hasFinalizedFeaturesEpoch) {
       writer.writeUnknownTags(message.unknownTags, previous, 1);
       const mark = writer.beginTag(1);
-      writer.writeInt64(message.finalizedFeaturesEpoch, 'ApiVersionsResponse.finalizedFeaturesEpoch');
+      writer.writeInt64(
+        message.finalizedFeaturesEpoch,
+        'ApiVersionsResponse.finalizedFeaturesEpoch',
+      );
       writer.endTag(mark);
       previous = 1;
     }
     if (hasFinalizedFeatures) {
       writer.writeUnknownTags(message.unknownTags, previous, 2);
       const mark = writer.beginTag(2);
-      writer.writeCompactArrayLength(message.finalizedFeatures, 'ApiVersionsResponse.finalizedFeatures');
-      for (const item of message.finalizedFeatures) encodeFinalizedFeatureKey(writer, item, version);
+      writer.writeCompactArrayLength(
+        message.finalizedFeatures,
+        'ApiVersionsResponse.finalizedFeatures',
+      );
+      for (const item of message.finalizedFeatures)
+        encodeFinalizedFeatureKey(writer, item, version);
       writer.endTag(mark);
       previous = 2;
     }
@@ -148,15 +187,13 @@ export function decodeApiVersion(reader: Reader, version: number): ApiVersion {
   const apiKey: number = reader.readInt16('ApiVersion.apiKey');
   const minVersion: number = reader.readInt16('ApiVersion.minVersion');
   const maxVersion: number = reader.readInt16('ApiVersion.maxVersion');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ApiVersion') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ApiVersion')
+    : undefined;
   return { apiKey, minVersion, maxVersion, unknownTags };
 }
 
-export function encodeApiVersion(
-  writer: Writer,
-  message: ApiVersion,
-  version: number,
-): void {
+export function encodeApiVersion(writer: Writer, message: ApiVersion, version: number): void {
   const flexible = version >= 3;
   writer.writeInt16(message.apiKey, 'ApiVersion.apiKey');
   writer.writeInt16(message.minVersion, 'ApiVersion.minVersion');
@@ -176,7 +213,9 @@ export interface SupportedFeatureKey {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSupportedFeatureKey(fields: Partial<SupportedFeatureKey> = {}): SupportedFeatureKey {
+export function createSupportedFeatureKey(
+  fields: Partial<SupportedFeatureKey> = {},
+): SupportedFeatureKey {
   return {
     name: fields.name ?? '',
     minVersion: fields.minVersion ?? 0,
@@ -212,7 +251,9 @@ export interface FinalizedFeatureKey {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFinalizedFeatureKey(fields: Partial<FinalizedFeatureKey> = {}): FinalizedFeatureKey {
+export function createFinalizedFeatureKey(
+  fields: Partial<FinalizedFeatureKey> = {},
+): FinalizedFeatureKey {
   return {
     name: fields.name ?? '',
     maxVersionLevel: fields.maxVersionLevel ?? 0,

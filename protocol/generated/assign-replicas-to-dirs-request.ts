@@ -16,7 +16,9 @@ export interface AssignReplicasToDirsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAssignReplicasToDirsRequest(fields: Partial<AssignReplicasToDirsRequest> = {}): AssignReplicasToDirsRequest {
+export function createAssignReplicasToDirsRequest(
+  fields: Partial<AssignReplicasToDirsRequest> = {},
+): AssignReplicasToDirsRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     brokerEpoch: fields.brokerEpoch ?? -1n,
@@ -25,12 +27,21 @@ export function createAssignReplicasToDirsRequest(fields: Partial<AssignReplicas
   };
 }
 
-export function decodeAssignReplicasToDirsRequest(reader: Reader, version: number): AssignReplicasToDirsRequest {
+export function decodeAssignReplicasToDirsRequest(
+  reader: Reader,
+  version: number,
+): AssignReplicasToDirsRequest {
   reader.beginMessage('AssignReplicasToDirsRequest', version, 0, 0);
   const brokerId: number = reader.readInt32('AssignReplicasToDirsRequest.brokerId');
   const brokerEpoch: bigint = reader.readInt64('AssignReplicasToDirsRequest.brokerEpoch');
+  const directoriesCount = reader.readCompactArrayLength(
+    18,
+    'AssignReplicasToDirsRequest.directories',
+  );
   const directories: DirectoryData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'AssignReplicasToDirsRequest.directories'); count > 0; count--) directories.push(decodeDirectoryData(reader, version));
+  for (let left = directoriesCount; left > 0; left--) {
+    directories.push(decodeDirectoryData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AssignReplicasToDirsRequest');
   return { brokerId, brokerEpoch, directories, unknownTags };
 }
@@ -65,17 +76,16 @@ export function createDirectoryData(fields: Partial<DirectoryData> = {}): Direct
 
 export function decodeDirectoryData(reader: Reader, version: number): DirectoryData {
   const id: string = reader.readUuid('DirectoryData.id');
+  const topicsCount = reader.readCompactArrayLength(18, 'DirectoryData.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'DirectoryData.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DirectoryData');
   return { id, topics, unknownTags };
 }
 
-export function encodeDirectoryData(
-  writer: Writer,
-  message: DirectoryData,
-  version: number,
-): void {
+export function encodeDirectoryData(writer: Writer, message: DirectoryData, version: number): void {
   writer.writeUuid(message.id, 'DirectoryData.id');
   writer.writeCompactArrayLength(message.topics, 'DirectoryData.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
@@ -99,17 +109,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicId: string = reader.readUuid('TopicData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(5, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicId, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeUuid(message.topicId, 'TopicData.topicId');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);

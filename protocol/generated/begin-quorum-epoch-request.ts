@@ -17,7 +17,9 @@ export interface BeginQuorumEpochRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBeginQuorumEpochRequest(fields: Partial<BeginQuorumEpochRequest> = {}): BeginQuorumEpochRequest {
+export function createBeginQuorumEpochRequest(
+  fields: Partial<BeginQuorumEpochRequest> = {},
+): BeginQuorumEpochRequest {
   return {
     clusterId: fields.clusterId ?? null,
     voterId: fields.voterId ?? -1,
@@ -27,16 +29,32 @@ export function createBeginQuorumEpochRequest(fields: Partial<BeginQuorumEpochRe
   };
 }
 
-export function decodeBeginQuorumEpochRequest(reader: Reader, version: number): BeginQuorumEpochRequest {
+export function decodeBeginQuorumEpochRequest(
+  reader: Reader,
+  version: number,
+): BeginQuorumEpochRequest {
   reader.beginMessage('BeginQuorumEpochRequest', version, 0, 1);
   const flexible = version >= 1;
-  const clusterId: string | null = (flexible ? reader.readCompactNullableString('BeginQuorumEpochRequest.clusterId') : reader.readNullableString('BeginQuorumEpochRequest.clusterId'));
+  const clusterId: string | null = flexible
+    ? reader.readCompactNullableString('BeginQuorumEpochRequest.clusterId')
+    : reader.readNullableString('BeginQuorumEpochRequest.clusterId');
   const voterId: number = version >= 1 ? reader.readInt32('BeginQuorumEpochRequest.voterId') : -1;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'BeginQuorumEpochRequest.topics')
+    : reader.readArrayLength(3, 'BeginQuorumEpochRequest.topics');
   const topics: TopicData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'BeginQuorumEpochRequest.topics') : reader.readArrayLength(3, 'BeginQuorumEpochRequest.topics')); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
+  const leaderEndpointsCount =
+    version >= 1 ? reader.readCompactArrayLength(5, 'BeginQuorumEpochRequest.leaderEndpoints') : 0;
   const leaderEndpoints: LeaderEndpoint[] = [];
-  for (let count = version >= 1 ? reader.readCompactArrayLength(5, 'BeginQuorumEpochRequest.leaderEndpoints') : 0; count > 0; count--) leaderEndpoints.push(decodeLeaderEndpoint(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('BeginQuorumEpochRequest') : undefined;
+  for (let left = leaderEndpointsCount; left > 0; left--) {
+    leaderEndpoints.push(decodeLeaderEndpoint(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('BeginQuorumEpochRequest')
+    : undefined;
   return { clusterId, voterId, topics, leaderEndpoints, unknownTags };
 }
 
@@ -47,14 +65,21 @@ export function encodeBeginQuorumEpochRequest(
 ): void {
   writer.beginMessage('BeginQuorumEpochRequest', version, 0, 1);
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactNullableString(message.clusterId, 'BeginQuorumEpochRequest.clusterId') : writer.writeNullableString(message.clusterId, 'BeginQuorumEpochRequest.clusterId'));
+  flexible
+    ? writer.writeCompactNullableString(message.clusterId, 'BeginQuorumEpochRequest.clusterId')
+    : writer.writeNullableString(message.clusterId, 'BeginQuorumEpochRequest.clusterId');
   if (version >= 1) {
     writer.writeInt32(message.voterId, 'BeginQuorumEpochRequest.voterId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'BeginQuorumEpochRequest.topics') : writer.writeArrayLength(message.topics, 'BeginQuorumEpochRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'BeginQuorumEpochRequest.topics')
+    : writer.writeArrayLength(message.topics, 'BeginQuorumEpochRequest.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
   if (version >= 1) {
-    writer.writeCompactArrayLength(message.leaderEndpoints, 'BeginQuorumEpochRequest.leaderEndpoints');
+    writer.writeCompactArrayLength(
+      message.leaderEndpoints,
+      'BeginQuorumEpochRequest.leaderEndpoints',
+    );
     for (const item of message.leaderEndpoints) encodeLeaderEndpoint(writer, item, version);
   }
   if (flexible) {
@@ -81,21 +106,30 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const flexible = version >= 1;
-  const topicName: string = (flexible ? reader.readCompactString('TopicData.topicName') : reader.readString('TopicData.topicName'));
+  const topicName: string = flexible
+    ? reader.readCompactString('TopicData.topicName')
+    : reader.readString('TopicData.topicName');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(12, 'TopicData.partitions')
+    : reader.readArrayLength(12, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(12, 'TopicData.partitions') : reader.readArrayLength(12, 'TopicData.partitions')); count > 0; count--) partitions.push(decodePartitionData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicData') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicData')
+    : undefined;
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.topicName, 'TopicData.topicName') : writer.writeString(message.topicName, 'TopicData.topicName'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions') : writer.writeArrayLength(message.partitions, 'TopicData.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topicName, 'TopicData.topicName')
+    : writer.writeString(message.topicName, 'TopicData.topicName');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions')
+    : writer.writeArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicData.unknownTags');
@@ -126,18 +160,17 @@ export function createPartitionData(fields: Partial<PartitionData> = {}): Partit
 export function decodePartitionData(reader: Reader, version: number): PartitionData {
   const flexible = version >= 1;
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
-  const voterDirectoryId: string = version >= 1 ? reader.readUuid('PartitionData.voterDirectoryId') : zeroUuid;
+  const voterDirectoryId: string =
+    version >= 1 ? reader.readUuid('PartitionData.voterDirectoryId') : zeroUuid;
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionData') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionData')
+    : undefined;
   return { partitionIndex, voterDirectoryId, leaderId, leaderEpoch, unknownTags };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   const flexible = version >= 1;
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   if (version >= 1) {

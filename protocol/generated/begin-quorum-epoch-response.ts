@@ -15,7 +15,9 @@ export interface BeginQuorumEpochResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBeginQuorumEpochResponse(fields: Partial<BeginQuorumEpochResponse> = {}): BeginQuorumEpochResponse {
+export function createBeginQuorumEpochResponse(
+  fields: Partial<BeginQuorumEpochResponse> = {},
+): BeginQuorumEpochResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     topics: fields.topics ?? [],
@@ -24,16 +26,28 @@ export function createBeginQuorumEpochResponse(fields: Partial<BeginQuorumEpochR
   };
 }
 
-export function decodeBeginQuorumEpochResponse(reader: Reader, version: number): BeginQuorumEpochResponse {
+export function decodeBeginQuorumEpochResponse(
+  reader: Reader,
+  version: number,
+): BeginQuorumEpochResponse {
   reader.beginMessage('BeginQuorumEpochResponse', version, 0, 1);
   const flexible = version >= 1;
   const errorCode: number = reader.readInt16('BeginQuorumEpochResponse.errorCode');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'BeginQuorumEpochResponse.topics')
+    : reader.readArrayLength(3, 'BeginQuorumEpochResponse.topics');
   const topics: TopicData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'BeginQuorumEpochResponse.topics') : reader.readArrayLength(3, 'BeginQuorumEpochResponse.topics')); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
-  for (let count = flexible ? reader.readTagCount('BeginQuorumEpochResponse') : 0; count > 0; count--) {
+  for (
+    let count = flexible ? reader.readTagCount('BeginQuorumEpochResponse') : 0;
+    count > 0;
+    count--
+  ) {
     tag = reader.readTag(tag, 'BeginQuorumEpochResponse');
     const tagEnd = reader.readTagEnd('BeginQuorumEpochResponse');
     if (tag === 0 && version >= 1) {
@@ -57,17 +71,28 @@ export function encodeBeginQuorumEpochResponse(
   writer.beginMessage('BeginQuorumEpochResponse', version, 0, 1);
   const flexible = version >= 1;
   writer.writeInt16(message.errorCode, 'BeginQuorumEpochResponse.errorCode');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'BeginQuorumEpochResponse.topics') : writer.writeArrayLength(message.topics, 'BeginQuorumEpochResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'BeginQuorumEpochResponse.topics')
+    : writer.writeArrayLength(message.topics, 'BeginQuorumEpochResponse.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
-  if (!(version >= 1) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('BeginQuorumEpochResponse.nodeEndpoints');
+  if (version < 1 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('BeginQuorumEpochResponse.nodeEndpoints');
+  }
   if (flexible) {
     const hasNodeEndpoints = version >= 1 && message.nodeEndpoints.length !== 0;
-    writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'BeginQuorumEpochResponse.unknownTags');
+    writer.writeTagCount(
+      hasNodeEndpoints ? 1 : 0,
+      message.unknownTags,
+      'BeginQuorumEpochResponse.unknownTags',
+    );
     let previous = -1;
     if (hasNodeEndpoints) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
       const mark = writer.beginTag(0);
-      writer.writeCompactArrayLength(message.nodeEndpoints, 'BeginQuorumEpochResponse.nodeEndpoints');
+      writer.writeCompactArrayLength(
+        message.nodeEndpoints,
+        'BeginQuorumEpochResponse.nodeEndpoints',
+      );
       for (const item of message.nodeEndpoints) encodeNodeEndpoint(writer, item, version);
       writer.endTag(mark);
       previous = 0;
@@ -95,21 +120,30 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const flexible = version >= 1;
-  const topicName: string = (flexible ? reader.readCompactString('TopicData.topicName') : reader.readString('TopicData.topicName'));
+  const topicName: string = flexible
+    ? reader.readCompactString('TopicData.topicName')
+    : reader.readString('TopicData.topicName');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'TopicData.partitions')
+    : reader.readArrayLength(14, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'TopicData.partitions') : reader.readArrayLength(14, 'TopicData.partitions')); count > 0; count--) partitions.push(decodePartitionData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicData') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicData')
+    : undefined;
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.topicName, 'TopicData.topicName') : writer.writeString(message.topicName, 'TopicData.topicName'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions') : writer.writeArrayLength(message.partitions, 'TopicData.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topicName, 'TopicData.topicName')
+    : writer.writeString(message.topicName, 'TopicData.topicName');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions')
+    : writer.writeArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicData.unknownTags');
@@ -143,15 +177,13 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionData') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionData')
+    : undefined;
   return { partitionIndex, errorCode, leaderId, leaderEpoch, unknownTags };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   const flexible = version >= 1;
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
@@ -189,11 +221,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeUint16(message.port, 'NodeEndpoint.port');

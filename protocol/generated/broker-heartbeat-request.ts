@@ -19,7 +19,9 @@ export interface BrokerHeartbeatRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBrokerHeartbeatRequest(fields: Partial<BrokerHeartbeatRequest> = {}): BrokerHeartbeatRequest {
+export function createBrokerHeartbeatRequest(
+  fields: Partial<BrokerHeartbeatRequest> = {},
+): BrokerHeartbeatRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     brokerEpoch: fields.brokerEpoch ?? -1n,
@@ -32,11 +34,16 @@ export function createBrokerHeartbeatRequest(fields: Partial<BrokerHeartbeatRequ
   };
 }
 
-export function decodeBrokerHeartbeatRequest(reader: Reader, version: number): BrokerHeartbeatRequest {
+export function decodeBrokerHeartbeatRequest(
+  reader: Reader,
+  version: number,
+): BrokerHeartbeatRequest {
   reader.beginMessage('BrokerHeartbeatRequest', version, 0, 2);
   const brokerId: number = reader.readInt32('BrokerHeartbeatRequest.brokerId');
   const brokerEpoch: bigint = reader.readInt64('BrokerHeartbeatRequest.brokerEpoch');
-  const currentMetadataOffset: bigint = reader.readInt64('BrokerHeartbeatRequest.currentMetadataOffset');
+  const currentMetadataOffset: bigint = reader.readInt64(
+    'BrokerHeartbeatRequest.currentMetadataOffset',
+  );
   const wantFence: boolean = reader.readBoolean('BrokerHeartbeatRequest.wantFence');
   const wantShutDown: boolean = reader.readBoolean('BrokerHeartbeatRequest.wantShutDown');
   let offlineLogDirs: string[] = [];
@@ -49,19 +56,33 @@ export function decodeBrokerHeartbeatRequest(reader: Reader, version: number): B
     if (tag === 0 && version >= 1) {
       const length = reader.readCompactArrayLength(16, 'BrokerHeartbeatRequest.offlineLogDirs');
       const items: string[] = [];
-      for (let index = 0; index < length; index++) items.push(reader.readUuid('BrokerHeartbeatRequest.offlineLogDirs'));
+      for (let index = 0; index < length; index++)
+        items.push(reader.readUuid('BrokerHeartbeatRequest.offlineLogDirs'));
       offlineLogDirs = items;
     } else if (tag === 1 && version >= 2) {
-      const length = reader.readCompactNullableArrayLength(16, 'BrokerHeartbeatRequest.cordonedLogDirs');
+      const length = reader.readCompactNullableArrayLength(
+        16,
+        'BrokerHeartbeatRequest.cordonedLogDirs',
+      );
       const items: string[] = [];
-      for (let index = 0; index < length; index++) items.push(reader.readUuid('BrokerHeartbeatRequest.cordonedLogDirs'));
+      for (let index = 0; index < length; index++)
+        items.push(reader.readUuid('BrokerHeartbeatRequest.cordonedLogDirs'));
       cordonedLogDirs = length < 0 ? null : items;
     } else {
       unknownTags = reader.keepTag(unknownTags, tag, tagEnd);
     }
     reader.expectTagEnd(tagEnd, 'BrokerHeartbeatRequest');
   }
-  return { brokerId, brokerEpoch, currentMetadataOffset, wantFence, wantShutDown, offlineLogDirs, cordonedLogDirs, unknownTags };
+  return {
+    brokerId,
+    brokerEpoch,
+    currentMetadataOffset,
+    wantFence,
+    wantShutDown,
+    offlineLogDirs,
+    cordonedLogDirs,
+    unknownTags,
+  };
 }
 
 export function encodeBrokerHeartbeatRequest(
@@ -75,25 +96,38 @@ export function encodeBrokerHeartbeatRequest(
   writer.writeInt64(message.currentMetadataOffset, 'BrokerHeartbeatRequest.currentMetadataOffset');
   writer.writeBoolean(message.wantFence, 'BrokerHeartbeatRequest.wantFence');
   writer.writeBoolean(message.wantShutDown, 'BrokerHeartbeatRequest.wantShutDown');
-  if (!(version >= 1) && message.offlineLogDirs.length !== 0) throw writer.unsupportedField('BrokerHeartbeatRequest.offlineLogDirs');
-  if (!(version >= 2) && message.cordonedLogDirs !== null) throw writer.unsupportedField('BrokerHeartbeatRequest.cordonedLogDirs');
+  if (version < 1 && message.offlineLogDirs.length !== 0) {
+    throw writer.unsupportedField('BrokerHeartbeatRequest.offlineLogDirs');
+  }
+  if (version < 2 && message.cordonedLogDirs !== null) {
+    throw writer.unsupportedField('BrokerHeartbeatRequest.cordonedLogDirs');
+  }
   const hasOfflineLogDirs = version >= 1 && message.offlineLogDirs.length !== 0;
   const hasCordonedLogDirs = version >= 2 && message.cordonedLogDirs !== null;
-  writer.writeTagCount((hasOfflineLogDirs ? 1 : 0) + (hasCordonedLogDirs ? 1 : 0), message.unknownTags, 'BrokerHeartbeatRequest.unknownTags');
+  writer.writeTagCount(
+    (hasOfflineLogDirs ? 1 : 0) + (hasCordonedLogDirs ? 1 : 0),
+    message.unknownTags,
+    'BrokerHeartbeatRequest.unknownTags',
+  );
   let previous = -1;
   if (hasOfflineLogDirs) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
     const mark = writer.beginTag(0);
     writer.writeCompactArrayLength(message.offlineLogDirs, 'BrokerHeartbeatRequest.offlineLogDirs');
-    for (const item of message.offlineLogDirs) writer.writeUuid(item, 'BrokerHeartbeatRequest.offlineLogDirs');
+    for (const item of message.offlineLogDirs)
+      writer.writeUuid(item, 'BrokerHeartbeatRequest.offlineLogDirs');
     writer.endTag(mark);
     previous = 0;
   }
   if (hasCordonedLogDirs) {
     writer.writeUnknownTags(message.unknownTags, previous, 1);
     const mark = writer.beginTag(1);
-    writer.writeCompactNullableArrayLength(message.cordonedLogDirs, 'BrokerHeartbeatRequest.cordonedLogDirs');
-    for (const item of message.cordonedLogDirs ?? []) writer.writeUuid(item, 'BrokerHeartbeatRequest.cordonedLogDirs');
+    writer.writeCompactNullableArrayLength(
+      message.cordonedLogDirs,
+      'BrokerHeartbeatRequest.cordonedLogDirs',
+    );
+    for (const item of message.cordonedLogDirs ?? [])
+      writer.writeUuid(item, 'BrokerHeartbeatRequest.cordonedLogDirs');
     writer.endTag(mark);
     previous = 1;
   }

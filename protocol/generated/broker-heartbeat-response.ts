@@ -17,7 +17,9 @@ export interface BrokerHeartbeatResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBrokerHeartbeatResponse(fields: Partial<BrokerHeartbeatResponse> = {}): BrokerHeartbeatResponse {
+export function createBrokerHeartbeatResponse(
+  fields: Partial<BrokerHeartbeatResponse> = {},
+): BrokerHeartbeatResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -28,7 +30,10 @@ export function createBrokerHeartbeatResponse(fields: Partial<BrokerHeartbeatRes
   };
 }
 
-export function decodeBrokerHeartbeatResponse(reader: Reader, version: number): BrokerHeartbeatResponse {
+export function decodeBrokerHeartbeatResponse(
+  reader: Reader,
+  version: number,
+): BrokerHeartbeatResponse {
   reader.beginMessage('BrokerHeartbeatResponse', version, 0, 2);
   const throttleTimeMs: number = reader.readInt32('BrokerHeartbeatResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('BrokerHeartbeatResponse.errorCode');

@@ -22,7 +22,9 @@ export interface BrokerRegistrationRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBrokerRegistrationRequest(fields: Partial<BrokerRegistrationRequest> = {}): BrokerRegistrationRequest {
+export function createBrokerRegistrationRequest(
+  fields: Partial<BrokerRegistrationRequest> = {},
+): BrokerRegistrationRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     clusterId: fields.clusterId ?? '',
@@ -37,22 +39,48 @@ export function createBrokerRegistrationRequest(fields: Partial<BrokerRegistrati
   };
 }
 
-export function decodeBrokerRegistrationRequest(reader: Reader, version: number): BrokerRegistrationRequest {
+export function decodeBrokerRegistrationRequest(
+  reader: Reader,
+  version: number,
+): BrokerRegistrationRequest {
   reader.beginMessage('BrokerRegistrationRequest', version, 0, 4);
   const brokerId: number = reader.readInt32('BrokerRegistrationRequest.brokerId');
   const clusterId: string = reader.readCompactString('BrokerRegistrationRequest.clusterId');
   const incarnationId: string = reader.readUuid('BrokerRegistrationRequest.incarnationId');
+  const listenersCount = reader.readCompactArrayLength(7, 'BrokerRegistrationRequest.listeners');
   const listeners: Listener[] = [];
-  for (let count = reader.readCompactArrayLength(7, 'BrokerRegistrationRequest.listeners'); count > 0; count--) listeners.push(decodeListener(reader, version));
+  for (let left = listenersCount; left > 0; left--) {
+    listeners.push(decodeListener(reader, version));
+  }
+  const featuresCount = reader.readCompactArrayLength(6, 'BrokerRegistrationRequest.features');
   const features: Feature[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'BrokerRegistrationRequest.features'); count > 0; count--) features.push(decodeFeature(reader, version));
+  for (let left = featuresCount; left > 0; left--) {
+    features.push(decodeFeature(reader, version));
+  }
   const rack: string | null = reader.readCompactNullableString('BrokerRegistrationRequest.rack');
-  const isMigratingZkBroker: boolean = version >= 1 ? reader.readBoolean('BrokerRegistrationRequest.isMigratingZkBroker') : false;
+  const isMigratingZkBroker: boolean =
+    version >= 1 ? reader.readBoolean('BrokerRegistrationRequest.isMigratingZkBroker') : false;
+  const logDirsCount =
+    version >= 2 ? reader.readCompactArrayLength(16, 'BrokerRegistrationRequest.logDirs') : 0;
   const logDirs: string[] = [];
-  for (let count = version >= 2 ? reader.readCompactArrayLength(16, 'BrokerRegistrationRequest.logDirs') : 0; count > 0; count--) logDirs.push(reader.readUuid('BrokerRegistrationRequest.logDirs'));
-  const previousBrokerEpoch: bigint = version >= 3 ? reader.readInt64('BrokerRegistrationRequest.previousBrokerEpoch') : -1n;
+  for (let left = logDirsCount; left > 0; left--) {
+    logDirs.push(reader.readUuid('BrokerRegistrationRequest.logDirs'));
+  }
+  const previousBrokerEpoch: bigint =
+    version >= 3 ? reader.readInt64('BrokerRegistrationRequest.previousBrokerEpoch') : -1n;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('BrokerRegistrationRequest');
-  return { brokerId, clusterId, incarnationId, listeners, features, rack, isMigratingZkBroker, logDirs, previousBrokerEpoch, unknownTags };
+  return {
+    brokerId,
+    clusterId,
+    incarnationId,
+    listeners,
+    features,
+    rack,
+    isMigratingZkBroker,
+    logDirs,
+    previousBrokerEpoch,
+    unknownTags,
+  };
 }
 
 export function encodeBrokerRegistrationRequest(
@@ -70,7 +98,10 @@ export function encodeBrokerRegistrationRequest(
   for (const item of message.features) encodeFeature(writer, item, version);
   writer.writeCompactNullableString(message.rack, 'BrokerRegistrationRequest.rack');
   if (version >= 1) {
-    writer.writeBoolean(message.isMigratingZkBroker, 'BrokerRegistrationRequest.isMigratingZkBroker');
+    writer.writeBoolean(
+      message.isMigratingZkBroker,
+      'BrokerRegistrationRequest.isMigratingZkBroker',
+    );
   } else if (message.isMigratingZkBroker) {
     throw writer.unsupportedField('BrokerRegistrationRequest.isMigratingZkBroker');
   }
@@ -112,11 +143,7 @@ export function decodeListener(reader: Reader, _version: number): Listener {
   return { name, host, port, securityProtocol, unknownTags };
 }
 
-export function encodeListener(
-  writer: Writer,
-  message: Listener,
-  _version: number,
-): void {
+export function encodeListener(writer: Writer, message: Listener, _version: number): void {
   writer.writeCompactString(message.name, 'Listener.name');
   writer.writeCompactString(message.host, 'Listener.host');
   writer.writeUint16(message.port, 'Listener.port');
@@ -149,11 +176,7 @@ export function decodeFeature(reader: Reader, _version: number): Feature {
   return { name, minSupportedVersion, maxSupportedVersion, unknownTags };
 }
 
-export function encodeFeature(
-  writer: Writer,
-  message: Feature,
-  _version: number,
-): void {
+export function encodeFeature(writer: Writer, message: Feature, _version: number): void {
   writer.writeCompactString(message.name, 'Feature.name');
   writer.writeInt16(message.minSupportedVersion, 'Feature.minSupportedVersion');
   writer.writeInt16(message.maxSupportedVersion, 'Feature.maxSupportedVersion');

@@ -15,7 +15,9 @@ export interface BrokerRegistrationResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBrokerRegistrationResponse(fields: Partial<BrokerRegistrationResponse> = {}): BrokerRegistrationResponse {
+export function createBrokerRegistrationResponse(
+  fields: Partial<BrokerRegistrationResponse> = {},
+): BrokerRegistrationResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,7 +26,10 @@ export function createBrokerRegistrationResponse(fields: Partial<BrokerRegistrat
   };
 }
 
-export function decodeBrokerRegistrationResponse(reader: Reader, version: number): BrokerRegistrationResponse {
+export function decodeBrokerRegistrationResponse(
+  reader: Reader,
+  version: number,
+): BrokerRegistrationResponse {
   reader.beginMessage('BrokerRegistrationResponse', version, 0, 4);
   const throttleTimeMs: number = reader.readInt32('BrokerRegistrationResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('BrokerRegistrationResponse.errorCode');

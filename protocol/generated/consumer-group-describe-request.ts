@@ -14,7 +14,9 @@ export interface ConsumerGroupDescribeRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerGroupDescribeRequest(fields: Partial<ConsumerGroupDescribeRequest> = {}): ConsumerGroupDescribeRequest {
+export function createConsumerGroupDescribeRequest(
+  fields: Partial<ConsumerGroupDescribeRequest> = {},
+): ConsumerGroupDescribeRequest {
   return {
     groupIds: fields.groupIds ?? [],
     includeAuthorizedOperations: fields.includeAuthorizedOperations ?? false,
@@ -22,11 +24,19 @@ export function createConsumerGroupDescribeRequest(fields: Partial<ConsumerGroup
   };
 }
 
-export function decodeConsumerGroupDescribeRequest(reader: Reader, version: number): ConsumerGroupDescribeRequest {
+export function decodeConsumerGroupDescribeRequest(
+  reader: Reader,
+  version: number,
+): ConsumerGroupDescribeRequest {
   reader.beginMessage('ConsumerGroupDescribeRequest', version, 0, 1);
+  const groupIdsCount = reader.readCompactArrayLength(1, 'ConsumerGroupDescribeRequest.groupIds');
   const groupIds: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'ConsumerGroupDescribeRequest.groupIds'); count > 0; count--) groupIds.push(reader.readCompactString('ConsumerGroupDescribeRequest.groupIds'));
-  const includeAuthorizedOperations: boolean = reader.readBoolean('ConsumerGroupDescribeRequest.includeAuthorizedOperations');
+  for (let left = groupIdsCount; left > 0; left--) {
+    groupIds.push(reader.readCompactString('ConsumerGroupDescribeRequest.groupIds'));
+  }
+  const includeAuthorizedOperations: boolean = reader.readBoolean(
+    'ConsumerGroupDescribeRequest.includeAuthorizedOperations',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ConsumerGroupDescribeRequest');
   return { groupIds, includeAuthorizedOperations, unknownTags };
 }
@@ -38,8 +48,12 @@ export function encodeConsumerGroupDescribeRequest(
 ): void {
   writer.beginMessage('ConsumerGroupDescribeRequest', version, 0, 1);
   writer.writeCompactArrayLength(message.groupIds, 'ConsumerGroupDescribeRequest.groupIds');
-  for (const item of message.groupIds) writer.writeCompactString(item, 'ConsumerGroupDescribeRequest.groupIds');
-  writer.writeBoolean(message.includeAuthorizedOperations, 'ConsumerGroupDescribeRequest.includeAuthorizedOperations');
+  for (const item of message.groupIds)
+    writer.writeCompactString(item, 'ConsumerGroupDescribeRequest.groupIds');
+  writer.writeBoolean(
+    message.includeAuthorizedOperations,
+    'ConsumerGroupDescribeRequest.includeAuthorizedOperations',
+  );
   writer.writeTags(message.unknownTags, 'ConsumerGroupDescribeRequest.unknownTags');
 }
 

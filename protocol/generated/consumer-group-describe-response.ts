@@ -15,7 +15,9 @@ export interface ConsumerGroupDescribeResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerGroupDescribeResponse(fields: Partial<ConsumerGroupDescribeResponse> = {}): ConsumerGroupDescribeResponse {
+export function createConsumerGroupDescribeResponse(
+  fields: Partial<ConsumerGroupDescribeResponse> = {},
+): ConsumerGroupDescribeResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     groups: fields.groups ?? [],
@@ -23,11 +25,17 @@ export function createConsumerGroupDescribeResponse(fields: Partial<ConsumerGrou
   };
 }
 
-export function decodeConsumerGroupDescribeResponse(reader: Reader, version: number): ConsumerGroupDescribeResponse {
+export function decodeConsumerGroupDescribeResponse(
+  reader: Reader,
+  version: number,
+): ConsumerGroupDescribeResponse {
   reader.beginMessage('ConsumerGroupDescribeResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('ConsumerGroupDescribeResponse.throttleTimeMs');
+  const groupsCount = reader.readCompactArrayLength(20, 'ConsumerGroupDescribeResponse.groups');
   const groups: DescribedGroup[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'ConsumerGroupDescribeResponse.groups'); count > 0; count--) groups.push(decodeDescribedGroup(reader, version));
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribedGroup(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ConsumerGroupDescribeResponse');
   return { throttleTimeMs, groups, unknownTags };
 }
@@ -75,17 +83,33 @@ export function createDescribedGroup(fields: Partial<DescribedGroup> = {}): Desc
 
 export function decodeDescribedGroup(reader: Reader, version: number): DescribedGroup {
   const errorCode: number = reader.readInt16('DescribedGroup.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribedGroup.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribedGroup.errorMessage',
+  );
   const groupId: string = reader.readCompactString('DescribedGroup.groupId');
   const groupState: string = reader.readCompactString('DescribedGroup.groupState');
   const groupEpoch: number = reader.readInt32('DescribedGroup.groupEpoch');
   const assignmentEpoch: number = reader.readInt32('DescribedGroup.assignmentEpoch');
   const assignorName: string = reader.readCompactString('DescribedGroup.assignorName');
+  const membersCount = reader.readCompactArrayLength(16, 'DescribedGroup.members');
   const members: Member[] = [];
-  for (let count = reader.readCompactArrayLength(16, 'DescribedGroup.members'); count > 0; count--) members.push(decodeMember(reader, version));
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeMember(reader, version));
+  }
   const authorizedOperations: number = reader.readInt32('DescribedGroup.authorizedOperations');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribedGroup');
-  return { errorCode, errorMessage, groupId, groupState, groupEpoch, assignmentEpoch, assignorName, members, authorizedOperations, unknownTags };
+  return {
+    errorCode,
+    errorMessage,
+    groupId,
+    groupState,
+    groupEpoch,
+    assignmentEpoch,
+    assignorName,
+    members,
+    authorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedGroup(
@@ -146,21 +170,35 @@ export function decodeMember(reader: Reader, version: number): Member {
   const memberEpoch: number = reader.readInt32('Member.memberEpoch');
   const clientId: string = reader.readCompactString('Member.clientId');
   const clientHost: string = reader.readCompactString('Member.clientHost');
+  const subscribedTopicNamesCount = reader.readCompactArrayLength(1, 'Member.subscribedTopicNames');
   const subscribedTopicNames: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Member.subscribedTopicNames'); count > 0; count--) subscribedTopicNames.push(reader.readCompactString('Member.subscribedTopicNames'));
-  const subscribedTopicRegex: string | null = reader.readCompactNullableString('Member.subscribedTopicRegex');
+  for (let left = subscribedTopicNamesCount; left > 0; left--) {
+    subscribedTopicNames.push(reader.readCompactString('Member.subscribedTopicNames'));
+  }
+  const subscribedTopicRegex: string | null = reader.readCompactNullableString(
+    'Member.subscribedTopicRegex',
+  );
   const assignment: Assignment = decodeAssignment(reader, version);
   const targetAssignment: Assignment = decodeAssignment(reader, version);
   const memberType: number = version >= 1 ? reader.readInt8('Member.memberType') : -1;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Member');
-  return { memberId, instanceId, rackId, memberEpoch, clientId, clientHost, subscribedTopicNames, subscribedTopicRegex, assignment, targetAssignment, memberType, unknownTags };
+  return {
+    memberId,
+    instanceId,
+    rackId,
+    memberEpoch,
+    clientId,
+    clientHost,
+    subscribedTopicNames,
+    subscribedTopicRegex,
+    assignment,
+    targetAssignment,
+    memberType,
+    unknownTags,
+  };
 }
 
-export function encodeMember(
-  writer: Writer,
-  message: Member,
-  version: number,
-): void {
+export function encodeMember(writer: Writer, message: Member, version: number): void {
   writer.writeCompactString(message.memberId, 'Member.memberId');
   writer.writeCompactNullableString(message.instanceId, 'Member.instanceId');
   writer.writeCompactNullableString(message.rackId, 'Member.rackId');
@@ -168,7 +206,8 @@ export function encodeMember(
   writer.writeCompactString(message.clientId, 'Member.clientId');
   writer.writeCompactString(message.clientHost, 'Member.clientHost');
   writer.writeCompactArrayLength(message.subscribedTopicNames, 'Member.subscribedTopicNames');
-  for (const item of message.subscribedTopicNames) writer.writeCompactString(item, 'Member.subscribedTopicNames');
+  for (const item of message.subscribedTopicNames)
+    writer.writeCompactString(item, 'Member.subscribedTopicNames');
   writer.writeCompactNullableString(message.subscribedTopicRegex, 'Member.subscribedTopicRegex');
   encodeAssignment(writer, message.assignment, version);
   encodeAssignment(writer, message.targetAssignment, version);
@@ -192,17 +231,16 @@ export function createAssignment(fields: Partial<Assignment> = {}): Assignment {
 }
 
 export function decodeAssignment(reader: Reader, version: number): Assignment {
+  const topicPartitionsCount = reader.readCompactArrayLength(19, 'Assignment.topicPartitions');
   const topicPartitions: TopicPartitions[] = [];
-  for (let count = reader.readCompactArrayLength(19, 'Assignment.topicPartitions'); count > 0; count--) topicPartitions.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions.push(decodeTopicPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Assignment');
   return { topicPartitions, unknownTags };
 }
 
-export function encodeAssignment(
-  writer: Writer,
-  message: Assignment,
-  version: number,
-): void {
+export function encodeAssignment(writer: Writer, message: Assignment, version: number): void {
   writer.writeCompactArrayLength(message.topicPartitions, 'Assignment.topicPartitions');
   for (const item of message.topicPartitions) encodeTopicPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'Assignment.unknownTags');
@@ -228,8 +266,11 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 export function decodeTopicPartitions(reader: Reader, _version: number): TopicPartitions {
   const topicId: string = reader.readUuid('TopicPartitions.topicId');
   const topicName: string = reader.readCompactString('TopicPartitions.topicName');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartitions.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartitions');
   return { topicId, topicName, partitions, unknownTags };
 }

@@ -23,7 +23,9 @@ export interface ConsumerGroupHeartbeatRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerGroupHeartbeatRequest(fields: Partial<ConsumerGroupHeartbeatRequest> = {}): ConsumerGroupHeartbeatRequest {
+export function createConsumerGroupHeartbeatRequest(
+  fields: Partial<ConsumerGroupHeartbeatRequest> = {},
+): ConsumerGroupHeartbeatRequest {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? '',
@@ -39,24 +41,62 @@ export function createConsumerGroupHeartbeatRequest(fields: Partial<ConsumerGrou
   };
 }
 
-export function decodeConsumerGroupHeartbeatRequest(reader: Reader, version: number): ConsumerGroupHeartbeatRequest {
+export function decodeConsumerGroupHeartbeatRequest(
+  reader: Reader,
+  version: number,
+): ConsumerGroupHeartbeatRequest {
   reader.beginMessage('ConsumerGroupHeartbeatRequest', version, 0, 1);
   const groupId: string = reader.readCompactString('ConsumerGroupHeartbeatRequest.groupId');
   const memberId: string = reader.readCompactString('ConsumerGroupHeartbeatRequest.memberId');
   const memberEpoch: number = reader.readInt32('ConsumerGroupHeartbeatRequest.memberEpoch');
-  const instanceId: string | null = reader.readCompactNullableString('ConsumerGroupHeartbeatRequest.instanceId');
-  const rackId: string | null = reader.readCompactNullableString('ConsumerGroupHeartbeatRequest.rackId');
-  const rebalanceTimeoutMs: number = reader.readInt32('ConsumerGroupHeartbeatRequest.rebalanceTimeoutMs');
-  const subscribedTopicNamesCount = reader.readCompactNullableArrayLength(1, 'ConsumerGroupHeartbeatRequest.subscribedTopicNames');
+  const instanceId: string | null = reader.readCompactNullableString(
+    'ConsumerGroupHeartbeatRequest.instanceId',
+  );
+  const rackId: string | null = reader.readCompactNullableString(
+    'ConsumerGroupHeartbeatRequest.rackId',
+  );
+  const rebalanceTimeoutMs: number = reader.readInt32(
+    'ConsumerGroupHeartbeatRequest.rebalanceTimeoutMs',
+  );
+  const subscribedTopicNamesCount = reader.readCompactNullableArrayLength(
+    1,
+    'ConsumerGroupHeartbeatRequest.subscribedTopicNames',
+  );
   const subscribedTopicNames: string[] | null = subscribedTopicNamesCount < 0 ? null : [];
-  for (let count = subscribedTopicNamesCount; count > 0; count--) subscribedTopicNames?.push(reader.readCompactString('ConsumerGroupHeartbeatRequest.subscribedTopicNames'));
-  const subscribedTopicRegex: string | null = version >= 1 ? reader.readCompactNullableString('ConsumerGroupHeartbeatRequest.subscribedTopicRegex') : null;
-  const serverAssignor: string | null = reader.readCompactNullableString('ConsumerGroupHeartbeatRequest.serverAssignor');
-  const topicPartitionsCount = reader.readCompactNullableArrayLength(18, 'ConsumerGroupHeartbeatRequest.topicPartitions');
+  for (let left = subscribedTopicNamesCount; left > 0; left--) {
+    subscribedTopicNames?.push(
+      reader.readCompactString('ConsumerGroupHeartbeatRequest.subscribedTopicNames'),
+    );
+  }
+  const subscribedTopicRegex: string | null =
+    version >= 1
+      ? reader.readCompactNullableString('ConsumerGroupHeartbeatRequest.subscribedTopicRegex')
+      : null;
+  const serverAssignor: string | null = reader.readCompactNullableString(
+    'ConsumerGroupHeartbeatRequest.serverAssignor',
+  );
+  const topicPartitionsCount = reader.readCompactNullableArrayLength(
+    18,
+    'ConsumerGroupHeartbeatRequest.topicPartitions',
+  );
   const topicPartitions: TopicPartitions[] | null = topicPartitionsCount < 0 ? null : [];
-  for (let count = topicPartitionsCount; count > 0; count--) topicPartitions?.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions?.push(decodeTopicPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ConsumerGroupHeartbeatRequest');
-  return { groupId, memberId, memberEpoch, instanceId, rackId, rebalanceTimeoutMs, subscribedTopicNames, subscribedTopicRegex, serverAssignor, topicPartitions, unknownTags };
+  return {
+    groupId,
+    memberId,
+    memberEpoch,
+    instanceId,
+    rackId,
+    rebalanceTimeoutMs,
+    subscribedTopicNames,
+    subscribedTopicRegex,
+    serverAssignor,
+    topicPartitions,
+    unknownTags,
+  };
 }
 
 export function encodeConsumerGroupHeartbeatRequest(
@@ -71,15 +111,28 @@ export function encodeConsumerGroupHeartbeatRequest(
   writer.writeCompactNullableString(message.instanceId, 'ConsumerGroupHeartbeatRequest.instanceId');
   writer.writeCompactNullableString(message.rackId, 'ConsumerGroupHeartbeatRequest.rackId');
   writer.writeInt32(message.rebalanceTimeoutMs, 'ConsumerGroupHeartbeatRequest.rebalanceTimeoutMs');
-  writer.writeCompactNullableArrayLength(message.subscribedTopicNames, 'ConsumerGroupHeartbeatRequest.subscribedTopicNames');
-  for (const item of message.subscribedTopicNames ?? []) writer.writeCompactString(item, 'ConsumerGroupHeartbeatRequest.subscribedTopicNames');
+  writer.writeCompactNullableArrayLength(
+    message.subscribedTopicNames,
+    'ConsumerGroupHeartbeatRequest.subscribedTopicNames',
+  );
+  for (const item of message.subscribedTopicNames ?? [])
+    writer.writeCompactString(item, 'ConsumerGroupHeartbeatRequest.subscribedTopicNames');
   if (version >= 1) {
-    writer.writeCompactNullableString(message.subscribedTopicRegex, 'ConsumerGroupHeartbeatRequest.subscribedTopicRegex');
+    writer.writeCompactNullableString(
+      message.subscribedTopicRegex,
+      'ConsumerGroupHeartbeatRequest.subscribedTopicRegex',
+    );
   } else if (message.subscribedTopicRegex !== null) {
     throw writer.unsupportedField('ConsumerGroupHeartbeatRequest.subscribedTopicRegex');
   }
-  writer.writeCompactNullableString(message.serverAssignor, 'ConsumerGroupHeartbeatRequest.serverAssignor');
-  writer.writeCompactNullableArrayLength(message.topicPartitions, 'ConsumerGroupHeartbeatRequest.topicPartitions');
+  writer.writeCompactNullableString(
+    message.serverAssignor,
+    'ConsumerGroupHeartbeatRequest.serverAssignor',
+  );
+  writer.writeCompactNullableArrayLength(
+    message.topicPartitions,
+    'ConsumerGroupHeartbeatRequest.topicPartitions',
+  );
   for (const item of message.topicPartitions ?? []) encodeTopicPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'ConsumerGroupHeartbeatRequest.unknownTags');
 }
@@ -101,8 +154,11 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 
 export function decodeTopicPartitions(reader: Reader, _version: number): TopicPartitions {
   const topicId: string = reader.readUuid('TopicPartitions.topicId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartitions.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartitions');
   return { topicId, partitions, unknownTags };
 }

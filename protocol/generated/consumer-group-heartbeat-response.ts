@@ -20,7 +20,9 @@ export interface ConsumerGroupHeartbeatResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerGroupHeartbeatResponse(fields: Partial<ConsumerGroupHeartbeatResponse> = {}): ConsumerGroupHeartbeatResponse {
+export function createConsumerGroupHeartbeatResponse(
+  fields: Partial<ConsumerGroupHeartbeatResponse> = {},
+): ConsumerGroupHeartbeatResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -33,17 +35,41 @@ export function createConsumerGroupHeartbeatResponse(fields: Partial<ConsumerGro
   };
 }
 
-export function decodeConsumerGroupHeartbeatResponse(reader: Reader, version: number): ConsumerGroupHeartbeatResponse {
+export function decodeConsumerGroupHeartbeatResponse(
+  reader: Reader,
+  version: number,
+): ConsumerGroupHeartbeatResponse {
   reader.beginMessage('ConsumerGroupHeartbeatResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('ConsumerGroupHeartbeatResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ConsumerGroupHeartbeatResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ConsumerGroupHeartbeatResponse.errorMessage');
-  const memberId: string | null = reader.readCompactNullableString('ConsumerGroupHeartbeatResponse.memberId');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ConsumerGroupHeartbeatResponse.errorMessage',
+  );
+  const memberId: string | null = reader.readCompactNullableString(
+    'ConsumerGroupHeartbeatResponse.memberId',
+  );
   const memberEpoch: number = reader.readInt32('ConsumerGroupHeartbeatResponse.memberEpoch');
-  const heartbeatIntervalMs: number = reader.readInt32('ConsumerGroupHeartbeatResponse.heartbeatIntervalMs');
-  const assignment: Assignment | null = (reader.readPresence('ConsumerGroupHeartbeatResponse.assignment') ? decodeAssignment(reader, version) : null);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ConsumerGroupHeartbeatResponse');
-  return { throttleTimeMs, errorCode, errorMessage, memberId, memberEpoch, heartbeatIntervalMs, assignment, unknownTags };
+  const heartbeatIntervalMs: number = reader.readInt32(
+    'ConsumerGroupHeartbeatResponse.heartbeatIntervalMs',
+  );
+  const assignment: Assignment | null = reader.readPresence(
+    'ConsumerGroupHeartbeatResponse.assignment',
+  )
+    ? decodeAssignment(reader, version)
+    : null;
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ConsumerGroupHeartbeatResponse',
+  );
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    memberId,
+    memberEpoch,
+    heartbeatIntervalMs,
+    assignment,
+    unknownTags,
+  };
 }
 
 export function encodeConsumerGroupHeartbeatResponse(
@@ -54,10 +80,16 @@ export function encodeConsumerGroupHeartbeatResponse(
   writer.beginMessage('ConsumerGroupHeartbeatResponse', version, 0, 1);
   writer.writeInt32(message.throttleTimeMs, 'ConsumerGroupHeartbeatResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ConsumerGroupHeartbeatResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'ConsumerGroupHeartbeatResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'ConsumerGroupHeartbeatResponse.errorMessage',
+  );
   writer.writeCompactNullableString(message.memberId, 'ConsumerGroupHeartbeatResponse.memberId');
   writer.writeInt32(message.memberEpoch, 'ConsumerGroupHeartbeatResponse.memberEpoch');
-  writer.writeInt32(message.heartbeatIntervalMs, 'ConsumerGroupHeartbeatResponse.heartbeatIntervalMs');
+  writer.writeInt32(
+    message.heartbeatIntervalMs,
+    'ConsumerGroupHeartbeatResponse.heartbeatIntervalMs',
+  );
   writer.writePresence(message.assignment);
   if (message.assignment !== null) encodeAssignment(writer, message.assignment, version);
   writer.writeTags(message.unknownTags, 'ConsumerGroupHeartbeatResponse.unknownTags');
@@ -77,17 +109,16 @@ export function createAssignment(fields: Partial<Assignment> = {}): Assignment {
 }
 
 export function decodeAssignment(reader: Reader, version: number): Assignment {
+  const topicPartitionsCount = reader.readCompactArrayLength(18, 'Assignment.topicPartitions');
   const topicPartitions: TopicPartitions[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'Assignment.topicPartitions'); count > 0; count--) topicPartitions.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions.push(decodeTopicPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Assignment');
   return { topicPartitions, unknownTags };
 }
 
-export function encodeAssignment(
-  writer: Writer,
-  message: Assignment,
-  version: number,
-): void {
+export function encodeAssignment(writer: Writer, message: Assignment, version: number): void {
   writer.writeCompactArrayLength(message.topicPartitions, 'Assignment.topicPartitions');
   for (const item of message.topicPartitions) encodeTopicPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'Assignment.unknownTags');
@@ -110,8 +141,11 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 
 export function decodeTopicPartitions(reader: Reader, _version: number): TopicPartitions {
   const topicId: string = reader.readUuid('TopicPartitions.topicId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartitions.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartitions');
   return { topicId, partitions, unknownTags };
 }

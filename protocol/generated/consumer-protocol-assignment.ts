@@ -14,7 +14,9 @@ export interface ConsumerProtocolAssignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerProtocolAssignment(fields: Partial<ConsumerProtocolAssignment> = {}): ConsumerProtocolAssignment {
+export function createConsumerProtocolAssignment(
+  fields: Partial<ConsumerProtocolAssignment> = {},
+): ConsumerProtocolAssignment {
   return {
     assignedPartitions: fields.assignedPartitions ?? [],
     userData: fields.userData ?? null,
@@ -22,10 +24,19 @@ export function createConsumerProtocolAssignment(fields: Partial<ConsumerProtoco
   };
 }
 
-export function decodeConsumerProtocolAssignment(reader: Reader, version: number): ConsumerProtocolAssignment {
+export function decodeConsumerProtocolAssignment(
+  reader: Reader,
+  version: number,
+): ConsumerProtocolAssignment {
   reader.beginMessage('ConsumerProtocolAssignment', version, 0, 3);
+  const assignedPartitionsCount = reader.readArrayLength(
+    6,
+    'ConsumerProtocolAssignment.assignedPartitions',
+  );
   const assignedPartitions: TopicPartition[] = [];
-  for (let count = reader.readArrayLength(6, 'ConsumerProtocolAssignment.assignedPartitions'); count > 0; count--) assignedPartitions.push(decodeTopicPartition(reader, version));
+  for (let left = assignedPartitionsCount; left > 0; left--) {
+    assignedPartitions.push(decodeTopicPartition(reader, version));
+  }
   const userData: Buffer | null = reader.readNullableBytes('ConsumerProtocolAssignment.userData');
   const unknownTags: RawTag[] | undefined = undefined;
   return { assignedPartitions, userData, unknownTags };
@@ -37,7 +48,10 @@ export function encodeConsumerProtocolAssignment(
   version: number,
 ): void {
   writer.beginMessage('ConsumerProtocolAssignment', version, 0, 3);
-  writer.writeArrayLength(message.assignedPartitions, 'ConsumerProtocolAssignment.assignedPartitions');
+  writer.writeArrayLength(
+    message.assignedPartitions,
+    'ConsumerProtocolAssignment.assignedPartitions',
+  );
   for (const item of message.assignedPartitions) encodeTopicPartition(writer, item, version);
   writer.writeNullableBytes(message.userData, 'ConsumerProtocolAssignment.userData');
   writer.refuseTags(message.unknownTags, 'ConsumerProtocolAssignment.unknownTags');
@@ -60,8 +74,11 @@ export function createTopicPartition(fields: Partial<TopicPartition> = {}): Topi
 
 export function decodeTopicPartition(reader: Reader, _version: number): TopicPartition {
   const topic: string = reader.readString('TopicPartition.topic');
+  const partitionsCount = reader.readArrayLength(4, 'TopicPartition.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readArrayLength(4, 'TopicPartition.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartition.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartition.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { topic, partitions, unknownTags };
 }

@@ -17,7 +17,9 @@ export interface ConsumerProtocolSubscription {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createConsumerProtocolSubscription(fields: Partial<ConsumerProtocolSubscription> = {}): ConsumerProtocolSubscription {
+export function createConsumerProtocolSubscription(
+  fields: Partial<ConsumerProtocolSubscription> = {},
+): ConsumerProtocolSubscription {
   return {
     topics: fields.topics ?? [],
     userData: fields.userData ?? null,
@@ -28,15 +30,27 @@ export function createConsumerProtocolSubscription(fields: Partial<ConsumerProto
   };
 }
 
-export function decodeConsumerProtocolSubscription(reader: Reader, version: number): ConsumerProtocolSubscription {
+export function decodeConsumerProtocolSubscription(
+  reader: Reader,
+  version: number,
+): ConsumerProtocolSubscription {
   reader.beginMessage('ConsumerProtocolSubscription', version, 0, 3);
+  const topicsCount = reader.readArrayLength(2, 'ConsumerProtocolSubscription.topics');
   const topics: string[] = [];
-  for (let count = reader.readArrayLength(2, 'ConsumerProtocolSubscription.topics'); count > 0; count--) topics.push(reader.readString('ConsumerProtocolSubscription.topics'));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(reader.readString('ConsumerProtocolSubscription.topics'));
+  }
   const userData: Buffer | null = reader.readNullableBytes('ConsumerProtocolSubscription.userData');
+  const ownedPartitionsCount =
+    version >= 1 ? reader.readArrayLength(6, 'ConsumerProtocolSubscription.ownedPartitions') : 0;
   const ownedPartitions: TopicPartition[] = [];
-  for (let count = version >= 1 ? reader.readArrayLength(6, 'ConsumerProtocolSubscription.ownedPartitions') : 0; count > 0; count--) ownedPartitions.push(decodeTopicPartition(reader, version));
-  const generationId: number = version >= 2 ? reader.readInt32('ConsumerProtocolSubscription.generationId') : -1;
-  const rackId: string | null = version >= 3 ? reader.readNullableString('ConsumerProtocolSubscription.rackId') : null;
+  for (let left = ownedPartitionsCount; left > 0; left--) {
+    ownedPartitions.push(decodeTopicPartition(reader, version));
+  }
+  const generationId: number =
+    version >= 2 ? reader.readInt32('ConsumerProtocolSubscription.generationId') : -1;
+  const rackId: string | null =
+    version >= 3 ? reader.readNullableString('ConsumerProtocolSubscription.rackId') : null;
   const unknownTags: RawTag[] | undefined = undefined;
   return { topics, userData, ownedPartitions, generationId, rackId, unknownTags };
 }
@@ -48,10 +62,14 @@ export function encodeConsumerProtocolSubscription(
 ): void {
   writer.beginMessage('ConsumerProtocolSubscription', version, 0, 3);
   writer.writeArrayLength(message.topics, 'ConsumerProtocolSubscription.topics');
-  for (const item of message.topics) writer.writeString(item, 'ConsumerProtocolSubscription.topics');
+  for (const item of message.topics)
+    writer.writeString(item, 'ConsumerProtocolSubscription.topics');
   writer.writeNullableBytes(message.userData, 'ConsumerProtocolSubscription.userData');
   if (version >= 1) {
-    writer.writeArrayLength(message.ownedPartitions, 'ConsumerProtocolSubscription.ownedPartitions');
+    writer.writeArrayLength(
+      message.ownedPartitions,
+      'ConsumerProtocolSubscription.ownedPartitions',
+    );
     for (const item of message.ownedPartitions) encodeTopicPartition(writer, item, version);
   }
   if (version >= 2) {
@@ -80,8 +98,11 @@ export function createTopicPartition(fields: Partial<TopicPartition> = {}): Topi
 
 export function decodeTopicPartition(reader: Reader, _version: number): TopicPartition {
   const topic: string = reader.readString('TopicPartition.topic');
+  const partitionsCount = reader.readArrayLength(4, 'TopicPartition.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readArrayLength(4, 'TopicPartition.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartition.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartition.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { topic, partitions, unknownTags };
 }

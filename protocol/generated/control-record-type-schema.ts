@@ -13,14 +13,19 @@ export interface ControlRecordTypeSchema {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createControlRecordTypeSchema(fields: Partial<ControlRecordTypeSchema> = {}): ControlRecordTypeSchema {
+export function createControlRecordTypeSchema(
+  fields: Partial<ControlRecordTypeSchema> = {},
+): ControlRecordTypeSchema {
   return {
     type: fields.type ?? 0,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeControlRecordTypeSchema(reader: Reader, version: number): ControlRecordTypeSchema {
+export function decodeControlRecordTypeSchema(
+  reader: Reader,
+  version: number,
+): ControlRecordTypeSchema {
   reader.beginMessage('ControlRecordTypeSchema', version, 0, 0);
   const type: number = reader.readInt16('ControlRecordTypeSchema.type');
   const unknownTags: RawTag[] | undefined = undefined;

@@ -18,7 +18,9 @@ export interface ControllerRegistrationRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createControllerRegistrationRequest(fields: Partial<ControllerRegistrationRequest> = {}): ControllerRegistrationRequest {
+export function createControllerRegistrationRequest(
+  fields: Partial<ControllerRegistrationRequest> = {},
+): ControllerRegistrationRequest {
   return {
     controllerId: fields.controllerId ?? 0,
     incarnationId: fields.incarnationId ?? zeroUuid,
@@ -29,15 +31,29 @@ export function createControllerRegistrationRequest(fields: Partial<ControllerRe
   };
 }
 
-export function decodeControllerRegistrationRequest(reader: Reader, version: number): ControllerRegistrationRequest {
+export function decodeControllerRegistrationRequest(
+  reader: Reader,
+  version: number,
+): ControllerRegistrationRequest {
   reader.beginMessage('ControllerRegistrationRequest', version, 0, 0);
   const controllerId: number = reader.readInt32('ControllerRegistrationRequest.controllerId');
   const incarnationId: string = reader.readUuid('ControllerRegistrationRequest.incarnationId');
-  const zkMigrationReady: boolean = reader.readBoolean('ControllerRegistrationRequest.zkMigrationReady');
+  const zkMigrationReady: boolean = reader.readBoolean(
+    'ControllerRegistrationRequest.zkMigrationReady',
+  );
+  const listenersCount = reader.readCompactArrayLength(
+    7,
+    'ControllerRegistrationRequest.listeners',
+  );
   const listeners: Listener[] = [];
-  for (let count = reader.readCompactArrayLength(7, 'ControllerRegistrationRequest.listeners'); count > 0; count--) listeners.push(decodeListener(reader, version));
+  for (let left = listenersCount; left > 0; left--) {
+    listeners.push(decodeListener(reader, version));
+  }
+  const featuresCount = reader.readCompactArrayLength(6, 'ControllerRegistrationRequest.features');
   const features: Feature[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'ControllerRegistrationRequest.features'); count > 0; count--) features.push(decodeFeature(reader, version));
+  for (let left = featuresCount; left > 0; left--) {
+    features.push(decodeFeature(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ControllerRegistrationRequest');
   return { controllerId, incarnationId, zkMigrationReady, listeners, features, unknownTags };
 }
@@ -86,11 +102,7 @@ export function decodeListener(reader: Reader, _version: number): Listener {
   return { name, host, port, securityProtocol, unknownTags };
 }
 
-export function encodeListener(
-  writer: Writer,
-  message: Listener,
-  _version: number,
-): void {
+export function encodeListener(writer: Writer, message: Listener, _version: number): void {
   writer.writeCompactString(message.name, 'Listener.name');
   writer.writeCompactString(message.host, 'Listener.host');
   writer.writeUint16(message.port, 'Listener.port');
@@ -123,11 +135,7 @@ export function decodeFeature(reader: Reader, _version: number): Feature {
   return { name, minSupportedVersion, maxSupportedVersion, unknownTags };
 }
 
-export function encodeFeature(
-  writer: Writer,
-  message: Feature,
-  _version: number,
-): void {
+export function encodeFeature(writer: Writer, message: Feature, _version: number): void {
   writer.writeCompactString(message.name, 'Feature.name');
   writer.writeInt16(message.minSupportedVersion, 'Feature.minSupportedVersion');
   writer.writeInt16(message.maxSupportedVersion, 'Feature.maxSupportedVersion');

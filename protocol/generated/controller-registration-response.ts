@@ -15,7 +15,9 @@ export interface ControllerRegistrationResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createControllerRegistrationResponse(fields: Partial<ControllerRegistrationResponse> = {}): ControllerRegistrationResponse {
+export function createControllerRegistrationResponse(
+  fields: Partial<ControllerRegistrationResponse> = {},
+): ControllerRegistrationResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,12 +26,19 @@ export function createControllerRegistrationResponse(fields: Partial<ControllerR
   };
 }
 
-export function decodeControllerRegistrationResponse(reader: Reader, version: number): ControllerRegistrationResponse {
+export function decodeControllerRegistrationResponse(
+  reader: Reader,
+  version: number,
+): ControllerRegistrationResponse {
   reader.beginMessage('ControllerRegistrationResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('ControllerRegistrationResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ControllerRegistrationResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ControllerRegistrationResponse.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ControllerRegistrationResponse');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ControllerRegistrationResponse.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ControllerRegistrationResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }
 
@@ -41,7 +50,10 @@ export function encodeControllerRegistrationResponse(
   writer.beginMessage('ControllerRegistrationResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'ControllerRegistrationResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ControllerRegistrationResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'ControllerRegistrationResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'ControllerRegistrationResponse.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'ControllerRegistrationResponse.unknownTags');
 }
 

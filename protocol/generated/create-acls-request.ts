@@ -13,7 +13,9 @@ export interface CreateAclsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateAclsRequest(fields: Partial<CreateAclsRequest> = {}): CreateAclsRequest {
+export function createCreateAclsRequest(
+  fields: Partial<CreateAclsRequest> = {},
+): CreateAclsRequest {
   return {
     creations: fields.creations ?? [],
     unknownTags: fields.unknownTags,
@@ -23,9 +25,16 @@ export function createCreateAclsRequest(fields: Partial<CreateAclsRequest> = {})
 export function decodeCreateAclsRequest(reader: Reader, version: number): CreateAclsRequest {
   reader.beginMessage('CreateAclsRequest', version, 1, 3);
   const flexible = version >= 2;
+  const creationsCount = flexible
+    ? reader.readCompactArrayLength(8, 'CreateAclsRequest.creations')
+    : reader.readArrayLength(8, 'CreateAclsRequest.creations');
   const creations: AclCreation[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(8, 'CreateAclsRequest.creations') : reader.readArrayLength(8, 'CreateAclsRequest.creations')); count > 0; count--) creations.push(decodeAclCreation(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateAclsRequest') : undefined;
+  for (let left = creationsCount; left > 0; left--) {
+    creations.push(decodeAclCreation(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateAclsRequest')
+    : undefined;
   return { creations, unknownTags };
 }
 
@@ -36,7 +45,9 @@ export function encodeCreateAclsRequest(
 ): void {
   writer.beginMessage('CreateAclsRequest', version, 1, 3);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.creations, 'CreateAclsRequest.creations') : writer.writeArrayLength(message.creations, 'CreateAclsRequest.creations'));
+  flexible
+    ? writer.writeCompactArrayLength(message.creations, 'CreateAclsRequest.creations')
+    : writer.writeArrayLength(message.creations, 'CreateAclsRequest.creations');
   for (const item of message.creations) encodeAclCreation(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreateAclsRequest.unknownTags');
@@ -73,27 +84,46 @@ export function createAclCreation(fields: Partial<AclCreation> = {}): AclCreatio
 export function decodeAclCreation(reader: Reader, version: number): AclCreation {
   const flexible = version >= 2;
   const resourceType: number = reader.readInt8('AclCreation.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('AclCreation.resourceName') : reader.readString('AclCreation.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('AclCreation.resourceName')
+    : reader.readString('AclCreation.resourceName');
   const resourcePatternType: number = reader.readInt8('AclCreation.resourcePatternType');
-  const principal: string = (flexible ? reader.readCompactString('AclCreation.principal') : reader.readString('AclCreation.principal'));
-  const host: string = (flexible ? reader.readCompactString('AclCreation.host') : reader.readString('AclCreation.host'));
+  const principal: string = flexible
+    ? reader.readCompactString('AclCreation.principal')
+    : reader.readString('AclCreation.principal');
+  const host: string = flexible
+    ? reader.readCompactString('AclCreation.host')
+    : reader.readString('AclCreation.host');
   const operation: number = reader.readInt8('AclCreation.operation');
   const permissionType: number = reader.readInt8('AclCreation.permissionType');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AclCreation') : undefined;
-  return { resourceType, resourceName, resourcePatternType, principal, host, operation, permissionType, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AclCreation')
+    : undefined;
+  return {
+    resourceType,
+    resourceName,
+    resourcePatternType,
+    principal,
+    host,
+    operation,
+    permissionType,
+    unknownTags,
+  };
 }
 
-export function encodeAclCreation(
-  writer: Writer,
-  message: AclCreation,
-  version: number,
-): void {
+export function encodeAclCreation(writer: Writer, message: AclCreation, version: number): void {
   const flexible = version >= 2;
   writer.writeInt8(message.resourceType, 'AclCreation.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'AclCreation.resourceName') : writer.writeString(message.resourceName, 'AclCreation.resourceName'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'AclCreation.resourceName')
+    : writer.writeString(message.resourceName, 'AclCreation.resourceName');
   writer.writeInt8(message.resourcePatternType, 'AclCreation.resourcePatternType');
-  (flexible ? writer.writeCompactString(message.principal, 'AclCreation.principal') : writer.writeString(message.principal, 'AclCreation.principal'));
-  (flexible ? writer.writeCompactString(message.host, 'AclCreation.host') : writer.writeString(message.host, 'AclCreation.host'));
+  flexible
+    ? writer.writeCompactString(message.principal, 'AclCreation.principal')
+    : writer.writeString(message.principal, 'AclCreation.principal');
+  flexible
+    ? writer.writeCompactString(message.host, 'AclCreation.host')
+    : writer.writeString(message.host, 'AclCreation.host');
   writer.writeInt8(message.operation, 'AclCreation.operation');
   writer.writeInt8(message.permissionType, 'AclCreation.permissionType');
   if (flexible) {

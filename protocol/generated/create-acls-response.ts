@@ -14,7 +14,9 @@ export interface CreateAclsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateAclsResponse(fields: Partial<CreateAclsResponse> = {}): CreateAclsResponse {
+export function createCreateAclsResponse(
+  fields: Partial<CreateAclsResponse> = {},
+): CreateAclsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -26,9 +28,16 @@ export function decodeCreateAclsResponse(reader: Reader, version: number): Creat
   reader.beginMessage('CreateAclsResponse', version, 1, 3);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('CreateAclsResponse.throttleTimeMs');
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(4, 'CreateAclsResponse.results')
+    : reader.readArrayLength(4, 'CreateAclsResponse.results');
   const results: AclCreationResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'CreateAclsResponse.results') : reader.readArrayLength(4, 'CreateAclsResponse.results')); count > 0; count--) results.push(decodeAclCreationResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateAclsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeAclCreationResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateAclsResponse')
+    : undefined;
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -40,7 +49,9 @@ export function encodeCreateAclsResponse(
   writer.beginMessage('CreateAclsResponse', version, 1, 3);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'CreateAclsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.results, 'CreateAclsResponse.results') : writer.writeArrayLength(message.results, 'CreateAclsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'CreateAclsResponse.results')
+    : writer.writeArrayLength(message.results, 'CreateAclsResponse.results');
   for (const item of message.results) encodeAclCreationResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreateAclsResponse.unknownTags');
@@ -56,7 +67,9 @@ export interface AclCreationResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAclCreationResult(fields: Partial<AclCreationResult> = {}): AclCreationResult {
+export function createAclCreationResult(
+  fields: Partial<AclCreationResult> = {},
+): AclCreationResult {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -67,8 +80,12 @@ export function createAclCreationResult(fields: Partial<AclCreationResult> = {})
 export function decodeAclCreationResult(reader: Reader, version: number): AclCreationResult {
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('AclCreationResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('AclCreationResult.errorMessage') : reader.readNullableString('AclCreationResult.errorMessage'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AclCreationResult') : undefined;
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('AclCreationResult.errorMessage')
+    : reader.readNullableString('AclCreationResult.errorMessage');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AclCreationResult')
+    : undefined;
   return { errorCode, errorMessage, unknownTags };
 }
 
@@ -79,7 +96,9 @@ export function encodeAclCreationResult(
 ): void {
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'AclCreationResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'AclCreationResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'AclCreationResult.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'AclCreationResult.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'AclCreationResult.errorMessage');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AclCreationResult.unknownTags');
   } else {

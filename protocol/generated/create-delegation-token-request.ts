@@ -16,7 +16,9 @@ export interface CreateDelegationTokenRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateDelegationTokenRequest(fields: Partial<CreateDelegationTokenRequest> = {}): CreateDelegationTokenRequest {
+export function createCreateDelegationTokenRequest(
+  fields: Partial<CreateDelegationTokenRequest> = {},
+): CreateDelegationTokenRequest {
   return {
     ownerPrincipalType: fields.ownerPrincipalType === undefined ? '' : fields.ownerPrincipalType,
     ownerPrincipalName: fields.ownerPrincipalName === undefined ? '' : fields.ownerPrincipalName,
@@ -26,15 +28,31 @@ export function createCreateDelegationTokenRequest(fields: Partial<CreateDelegat
   };
 }
 
-export function decodeCreateDelegationTokenRequest(reader: Reader, version: number): CreateDelegationTokenRequest {
+export function decodeCreateDelegationTokenRequest(
+  reader: Reader,
+  version: number,
+): CreateDelegationTokenRequest {
   reader.beginMessage('CreateDelegationTokenRequest', version, 1, 3);
   const flexible = version >= 2;
-  const ownerPrincipalType: string | null = version >= 3 ? reader.readCompactNullableString('CreateDelegationTokenRequest.ownerPrincipalType') : '';
-  const ownerPrincipalName: string | null = version >= 3 ? reader.readCompactNullableString('CreateDelegationTokenRequest.ownerPrincipalName') : '';
+  const ownerPrincipalType: string | null =
+    version >= 3
+      ? reader.readCompactNullableString('CreateDelegationTokenRequest.ownerPrincipalType')
+      : '';
+  const ownerPrincipalName: string | null =
+    version >= 3
+      ? reader.readCompactNullableString('CreateDelegationTokenRequest.ownerPrincipalName')
+      : '';
+  const renewersCount = flexible
+    ? reader.readCompactArrayLength(3, 'CreateDelegationTokenRequest.renewers')
+    : reader.readArrayLength(3, 'CreateDelegationTokenRequest.renewers');
   const renewers: CreatableRenewers[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'CreateDelegationTokenRequest.renewers') : reader.readArrayLength(3, 'CreateDelegationTokenRequest.renewers')); count > 0; count--) renewers.push(decodeCreatableRenewers(reader, version));
+  for (let left = renewersCount; left > 0; left--) {
+    renewers.push(decodeCreatableRenewers(reader, version));
+  }
   const maxLifetimeMs: bigint = reader.readInt64('CreateDelegationTokenRequest.maxLifetimeMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateDelegationTokenRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateDelegationTokenRequest')
+    : undefined;
   return { ownerPrincipalType, ownerPrincipalName, renewers, maxLifetimeMs, unknownTags };
 }
 
@@ -46,16 +64,24 @@ export function encodeCreateDelegationTokenRequest(
   writer.beginMessage('CreateDelegationTokenRequest', version, 1, 3);
   const flexible = version >= 2;
   if (version >= 3) {
-    writer.writeCompactNullableString(message.ownerPrincipalType, 'CreateDelegationTokenRequest.ownerPrincipalType');
+    writer.writeCompactNullableString(
+      message.ownerPrincipalType,
+      'CreateDelegationTokenRequest.ownerPrincipalType',
+    );
   } else if (message.ownerPrincipalType !== '') {
     throw writer.unsupportedField('CreateDelegationTokenRequest.ownerPrincipalType');
   }
   if (version >= 3) {
-    writer.writeCompactNullableString(message.ownerPrincipalName, 'CreateDelegationTokenRequest.ownerPrincipalName');
+    writer.writeCompactNullableString(
+      message.ownerPrincipalName,
+      'CreateDelegationTokenRequest.ownerPrincipalName',
+    );
   } else if (message.ownerPrincipalName !== '') {
     throw writer.unsupportedField('CreateDelegationTokenRequest.ownerPrincipalName');
   }
-  (flexible ? writer.writeCompactArrayLength(message.renewers, 'CreateDelegationTokenRequest.renewers') : writer.writeArrayLength(message.renewers, 'CreateDelegationTokenRequest.renewers'));
+  flexible
+    ? writer.writeCompactArrayLength(message.renewers, 'CreateDelegationTokenRequest.renewers')
+    : writer.writeArrayLength(message.renewers, 'CreateDelegationTokenRequest.renewers');
   for (const item of message.renewers) encodeCreatableRenewers(writer, item, version);
   writer.writeInt64(message.maxLifetimeMs, 'CreateDelegationTokenRequest.maxLifetimeMs');
   if (flexible) {
@@ -72,7 +98,9 @@ export interface CreatableRenewers {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatableRenewers(fields: Partial<CreatableRenewers> = {}): CreatableRenewers {
+export function createCreatableRenewers(
+  fields: Partial<CreatableRenewers> = {},
+): CreatableRenewers {
   return {
     principalType: fields.principalType ?? '',
     principalName: fields.principalName ?? '',
@@ -82,9 +110,15 @@ export function createCreatableRenewers(fields: Partial<CreatableRenewers> = {})
 
 export function decodeCreatableRenewers(reader: Reader, version: number): CreatableRenewers {
   const flexible = version >= 2;
-  const principalType: string = (flexible ? reader.readCompactString('CreatableRenewers.principalType') : reader.readString('CreatableRenewers.principalType'));
-  const principalName: string = (flexible ? reader.readCompactString('CreatableRenewers.principalName') : reader.readString('CreatableRenewers.principalName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatableRenewers') : undefined;
+  const principalType: string = flexible
+    ? reader.readCompactString('CreatableRenewers.principalType')
+    : reader.readString('CreatableRenewers.principalType');
+  const principalName: string = flexible
+    ? reader.readCompactString('CreatableRenewers.principalName')
+    : reader.readString('CreatableRenewers.principalName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatableRenewers')
+    : undefined;
   return { principalType, principalName, unknownTags };
 }
 
@@ -94,8 +128,12 @@ export function encodeCreatableRenewers(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.principalType, 'CreatableRenewers.principalType') : writer.writeString(message.principalType, 'CreatableRenewers.principalType'));
-  (flexible ? writer.writeCompactString(message.principalName, 'CreatableRenewers.principalName') : writer.writeString(message.principalName, 'CreatableRenewers.principalName'));
+  flexible
+    ? writer.writeCompactString(message.principalType, 'CreatableRenewers.principalType')
+    : writer.writeString(message.principalType, 'CreatableRenewers.principalType');
+  flexible
+    ? writer.writeCompactString(message.principalName, 'CreatableRenewers.principalName')
+    : writer.writeString(message.principalName, 'CreatableRenewers.principalName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatableRenewers.unknownTags');
   } else {

@@ -23,7 +23,9 @@ export interface CreateDelegationTokenResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateDelegationTokenResponse(fields: Partial<CreateDelegationTokenResponse> = {}): CreateDelegationTokenResponse {
+export function createCreateDelegationTokenResponse(
+  fields: Partial<CreateDelegationTokenResponse> = {},
+): CreateDelegationTokenResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     principalType: fields.principalType ?? '',
@@ -40,22 +42,58 @@ export function createCreateDelegationTokenResponse(fields: Partial<CreateDelega
   };
 }
 
-export function decodeCreateDelegationTokenResponse(reader: Reader, version: number): CreateDelegationTokenResponse {
+export function decodeCreateDelegationTokenResponse(
+  reader: Reader,
+  version: number,
+): CreateDelegationTokenResponse {
   reader.beginMessage('CreateDelegationTokenResponse', version, 1, 3);
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('CreateDelegationTokenResponse.errorCode');
-  const principalType: string = (flexible ? reader.readCompactString('CreateDelegationTokenResponse.principalType') : reader.readString('CreateDelegationTokenResponse.principalType'));
-  const principalName: string = (flexible ? reader.readCompactString('CreateDelegationTokenResponse.principalName') : reader.readString('CreateDelegationTokenResponse.principalName'));
-  const tokenRequesterPrincipalType: string = version >= 3 ? reader.readCompactString('CreateDelegationTokenResponse.tokenRequesterPrincipalType') : '';
-  const tokenRequesterPrincipalName: string = version >= 3 ? reader.readCompactString('CreateDelegationTokenResponse.tokenRequesterPrincipalName') : '';
-  const issueTimestampMs: bigint = reader.readInt64('CreateDelegationTokenResponse.issueTimestampMs');
-  const expiryTimestampMs: bigint = reader.readInt64('CreateDelegationTokenResponse.expiryTimestampMs');
+  const principalType: string = flexible
+    ? reader.readCompactString('CreateDelegationTokenResponse.principalType')
+    : reader.readString('CreateDelegationTokenResponse.principalType');
+  const principalName: string = flexible
+    ? reader.readCompactString('CreateDelegationTokenResponse.principalName')
+    : reader.readString('CreateDelegationTokenResponse.principalName');
+  const tokenRequesterPrincipalType: string =
+    version >= 3
+      ? reader.readCompactString('CreateDelegationTokenResponse.tokenRequesterPrincipalType')
+      : '';
+  const tokenRequesterPrincipalName: string =
+    version >= 3
+      ? reader.readCompactString('CreateDelegationTokenResponse.tokenRequesterPrincipalName')
+      : '';
+  const issueTimestampMs: bigint = reader.readInt64(
+    'CreateDelegationTokenResponse.issueTimestampMs',
+  );
+  const expiryTimestampMs: bigint = reader.readInt64(
+    'CreateDelegationTokenResponse.expiryTimestampMs',
+  );
   const maxTimestampMs: bigint = reader.readInt64('CreateDelegationTokenResponse.maxTimestampMs');
-  const tokenId: string = (flexible ? reader.readCompactString('CreateDelegationTokenResponse.tokenId') : reader.readString('CreateDelegationTokenResponse.tokenId'));
-  const hmac: Buffer = (flexible ? reader.readCompactBytes('CreateDelegationTokenResponse.hmac') : reader.readBytes('CreateDelegationTokenResponse.hmac'));
+  const tokenId: string = flexible
+    ? reader.readCompactString('CreateDelegationTokenResponse.tokenId')
+    : reader.readString('CreateDelegationTokenResponse.tokenId');
+  const hmac: Buffer = flexible
+    ? reader.readCompactBytes('CreateDelegationTokenResponse.hmac')
+    : reader.readBytes('CreateDelegationTokenResponse.hmac');
   const throttleTimeMs: number = reader.readInt32('CreateDelegationTokenResponse.throttleTimeMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateDelegationTokenResponse') : undefined;
-  return { errorCode, principalType, principalName, tokenRequesterPrincipalType, tokenRequesterPrincipalName, issueTimestampMs, expiryTimestampMs, maxTimestampMs, tokenId, hmac, throttleTimeMs, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateDelegationTokenResponse')
+    : undefined;
+  return {
+    errorCode,
+    principalType,
+    principalName,
+    tokenRequesterPrincipalType,
+    tokenRequesterPrincipalName,
+    issueTimestampMs,
+    expiryTimestampMs,
+    maxTimestampMs,
+    tokenId,
+    hmac,
+    throttleTimeMs,
+    unknownTags,
+  };
 }
 
 export function encodeCreateDelegationTokenResponse(
@@ -66,23 +104,43 @@ export function encodeCreateDelegationTokenResponse(
   writer.beginMessage('CreateDelegationTokenResponse', version, 1, 3);
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'CreateDelegationTokenResponse.errorCode');
-  (flexible ? writer.writeCompactString(message.principalType, 'CreateDelegationTokenResponse.principalType') : writer.writeString(message.principalType, 'CreateDelegationTokenResponse.principalType'));
-  (flexible ? writer.writeCompactString(message.principalName, 'CreateDelegationTokenResponse.principalName') : writer.writeString(message.principalName, 'CreateDelegationTokenResponse.principalName'));
+  flexible
+    ? writer.writeCompactString(
+        message.principalType,
+        'CreateDelegationTokenResponse.principalType',
+      )
+    : writer.writeString(message.principalType, 'CreateDelegationTokenResponse.principalType');
+  flexible
+    ? writer.writeCompactString(
+        message.principalName,
+        'CreateDelegationTokenResponse.principalName',
+      )
+    : writer.writeString(message.principalName, 'CreateDelegationTokenResponse.principalName');
   if (version >= 3) {
-    writer.writeCompactString(message.tokenRequesterPrincipalType, 'CreateDelegationTokenResponse.tokenRequesterPrincipalType');
+    writer.writeCompactString(
+      message.tokenRequesterPrincipalType,
+      'CreateDelegationTokenResponse.tokenRequesterPrincipalType',
+    );
   } else if (message.tokenRequesterPrincipalType !== '') {
     throw writer.unsupportedField('CreateDelegationTokenResponse.tokenRequesterPrincipalType');
   }
   if (version >= 3) {
-    writer.writeCompactString(message.tokenRequesterPrincipalName, 'CreateDelegationTokenResponse.tokenRequesterPrincipalName');
+    writer.writeCompactString(
+      message.tokenRequesterPrincipalName,
+      'CreateDelegationTokenResponse.tokenRequesterPrincipalName',
+    );
   } else if (message.tokenRequesterPrincipalName !== '') {
     throw writer.unsupportedField('CreateDelegationTokenResponse.tokenRequesterPrincipalName');
   }
   writer.writeInt64(message.issueTimestampMs, 'CreateDelegationTokenResponse.issueTimestampMs');
   writer.writeInt64(message.expiryTimestampMs, 'CreateDelegationTokenResponse.expiryTimestampMs');
   writer.writeInt64(message.maxTimestampMs, 'CreateDelegationTokenResponse.maxTimestampMs');
-  (flexible ? writer.writeCompactString(message.tokenId, 'CreateDelegationTokenResponse.tokenId') : writer.writeString(message.tokenId, 'CreateDelegationTokenResponse.tokenId'));
-  (flexible ? writer.writeCompactBytes(message.hmac, 'CreateDelegationTokenResponse.hmac') : writer.writeBytes(message.hmac, 'CreateDelegationTokenResponse.hmac'));
+  flexible
+    ? writer.writeCompactString(message.tokenId, 'CreateDelegationTokenResponse.tokenId')
+    : writer.writeString(message.tokenId, 'CreateDelegationTokenResponse.tokenId');
+  flexible
+    ? writer.writeCompactBytes(message.hmac, 'CreateDelegationTokenResponse.hmac')
+    : writer.writeBytes(message.hmac, 'CreateDelegationTokenResponse.hmac');
   writer.writeInt32(message.throttleTimeMs, 'CreateDelegationTokenResponse.throttleTimeMs');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreateDelegationTokenResponse.unknownTags');

@@ -15,7 +15,9 @@ export interface CreatePartitionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatePartitionsRequest(fields: Partial<CreatePartitionsRequest> = {}): CreatePartitionsRequest {
+export function createCreatePartitionsRequest(
+  fields: Partial<CreatePartitionsRequest> = {},
+): CreatePartitionsRequest {
   return {
     topics: fields.topics ?? [],
     timeoutMs: fields.timeoutMs ?? 0,
@@ -24,14 +26,24 @@ export function createCreatePartitionsRequest(fields: Partial<CreatePartitionsRe
   };
 }
 
-export function decodeCreatePartitionsRequest(reader: Reader, version: number): CreatePartitionsRequest {
+export function decodeCreatePartitionsRequest(
+  reader: Reader,
+  version: number,
+): CreatePartitionsRequest {
   reader.beginMessage('CreatePartitionsRequest', version, 0, 3);
   const flexible = version >= 2;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(7, 'CreatePartitionsRequest.topics')
+    : reader.readArrayLength(7, 'CreatePartitionsRequest.topics');
   const topics: CreatePartitionsTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(7, 'CreatePartitionsRequest.topics') : reader.readArrayLength(7, 'CreatePartitionsRequest.topics')); count > 0; count--) topics.push(decodeCreatePartitionsTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeCreatePartitionsTopic(reader, version));
+  }
   const timeoutMs: number = reader.readInt32('CreatePartitionsRequest.timeoutMs');
   const validateOnly: boolean = reader.readBoolean('CreatePartitionsRequest.validateOnly');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatePartitionsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatePartitionsRequest')
+    : undefined;
   return { topics, timeoutMs, validateOnly, unknownTags };
 }
 
@@ -42,7 +54,9 @@ export function encodeCreatePartitionsRequest(
 ): void {
   writer.beginMessage('CreatePartitionsRequest', version, 0, 3);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'CreatePartitionsRequest.topics') : writer.writeArrayLength(message.topics, 'CreatePartitionsRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'CreatePartitionsRequest.topics')
+    : writer.writeArrayLength(message.topics, 'CreatePartitionsRequest.topics');
   for (const item of message.topics) encodeCreatePartitionsTopic(writer, item, version);
   writer.writeInt32(message.timeoutMs, 'CreatePartitionsRequest.timeoutMs');
   writer.writeBoolean(message.validateOnly, 'CreatePartitionsRequest.validateOnly');
@@ -61,7 +75,9 @@ export interface CreatePartitionsTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatePartitionsTopic(fields: Partial<CreatePartitionsTopic> = {}): CreatePartitionsTopic {
+export function createCreatePartitionsTopic(
+  fields: Partial<CreatePartitionsTopic> = {},
+): CreatePartitionsTopic {
   return {
     name: fields.name ?? '',
     count: fields.count ?? 0,
@@ -70,14 +86,25 @@ export function createCreatePartitionsTopic(fields: Partial<CreatePartitionsTopi
   };
 }
 
-export function decodeCreatePartitionsTopic(reader: Reader, version: number): CreatePartitionsTopic {
+export function decodeCreatePartitionsTopic(
+  reader: Reader,
+  version: number,
+): CreatePartitionsTopic {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('CreatePartitionsTopic.name') : reader.readString('CreatePartitionsTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('CreatePartitionsTopic.name')
+    : reader.readString('CreatePartitionsTopic.name');
   const countValue: number = reader.readInt32('CreatePartitionsTopic.count');
-  const assignmentsCount = (flexible ? reader.readCompactNullableArrayLength(2, 'CreatePartitionsTopic.assignments') : reader.readNullableArrayLength(2, 'CreatePartitionsTopic.assignments'));
+  const assignmentsCount = flexible
+    ? reader.readCompactNullableArrayLength(2, 'CreatePartitionsTopic.assignments')
+    : reader.readNullableArrayLength(2, 'CreatePartitionsTopic.assignments');
   const assignments: CreatePartitionsAssignment[] | null = assignmentsCount < 0 ? null : [];
-  for (let count = assignmentsCount; count > 0; count--) assignments?.push(decodeCreatePartitionsAssignment(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatePartitionsTopic') : undefined;
+  for (let left = assignmentsCount; left > 0; left--) {
+    assignments?.push(decodeCreatePartitionsAssignment(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatePartitionsTopic')
+    : undefined;
   return { name, count: countValue, assignments, unknownTags };
 }
 
@@ -87,10 +114,18 @@ export function encodeCreatePartitionsTopic(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'CreatePartitionsTopic.name') : writer.writeString(message.name, 'CreatePartitionsTopic.name'));
+  flexible
+    ? writer.writeCompactString(message.name, 'CreatePartitionsTopic.name')
+    : writer.writeString(message.name, 'CreatePartitionsTopic.name');
   writer.writeInt32(message.count, 'CreatePartitionsTopic.count');
-  (flexible ? writer.writeCompactNullableArrayLength(message.assignments, 'CreatePartitionsTopic.assignments') : writer.writeNullableArrayLength(message.assignments, 'CreatePartitionsTopic.assignments'));
-  for (const item of message.assignments ?? []) encodeCreatePartitionsAssignment(writer, item, version);
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.assignments,
+        'CreatePartitionsTopic.assignments',
+      )
+    : writer.writeNullableArrayLength(message.assignments, 'CreatePartitionsTopic.assignments');
+  for (const item of message.assignments ?? [])
+    encodeCreatePartitionsAssignment(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatePartitionsTopic.unknownTags');
   } else {
@@ -104,18 +139,30 @@ export interface CreatePartitionsAssignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatePartitionsAssignment(fields: Partial<CreatePartitionsAssignment> = {}): CreatePartitionsAssignment {
+export function createCreatePartitionsAssignment(
+  fields: Partial<CreatePartitionsAssignment> = {},
+): CreatePartitionsAssignment {
   return {
     brokerIds: fields.brokerIds ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeCreatePartitionsAssignment(reader: Reader, version: number): CreatePartitionsAssignment {
+export function decodeCreatePartitionsAssignment(
+  reader: Reader,
+  version: number,
+): CreatePartitionsAssignment {
   const flexible = version >= 2;
+  const brokerIdsCount = flexible
+    ? reader.readCompactArrayLength(4, 'CreatePartitionsAssignment.brokerIds')
+    : reader.readArrayLength(4, 'CreatePartitionsAssignment.brokerIds');
   const brokerIds: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'CreatePartitionsAssignment.brokerIds') : reader.readArrayLength(4, 'CreatePartitionsAssignment.brokerIds')); count > 0; count--) brokerIds.push(reader.readInt32('CreatePartitionsAssignment.brokerIds'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatePartitionsAssignment') : undefined;
+  for (let left = brokerIdsCount; left > 0; left--) {
+    brokerIds.push(reader.readInt32('CreatePartitionsAssignment.brokerIds'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatePartitionsAssignment')
+    : undefined;
   return { brokerIds, unknownTags };
 }
 
@@ -125,8 +172,11 @@ export function encodeCreatePartitionsAssignment(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.brokerIds, 'CreatePartitionsAssignment.brokerIds') : writer.writeArrayLength(message.brokerIds, 'CreatePartitionsAssignment.brokerIds'));
-  for (const item of message.brokerIds) writer.writeInt32(item, 'CreatePartitionsAssignment.brokerIds');
+  flexible
+    ? writer.writeCompactArrayLength(message.brokerIds, 'CreatePartitionsAssignment.brokerIds')
+    : writer.writeArrayLength(message.brokerIds, 'CreatePartitionsAssignment.brokerIds');
+  for (const item of message.brokerIds)
+    writer.writeInt32(item, 'CreatePartitionsAssignment.brokerIds');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatePartitionsAssignment.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface CreatePartitionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatePartitionsResponse(fields: Partial<CreatePartitionsResponse> = {}): CreatePartitionsResponse {
+export function createCreatePartitionsResponse(
+  fields: Partial<CreatePartitionsResponse> = {},
+): CreatePartitionsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -22,13 +24,23 @@ export function createCreatePartitionsResponse(fields: Partial<CreatePartitionsR
   };
 }
 
-export function decodeCreatePartitionsResponse(reader: Reader, version: number): CreatePartitionsResponse {
+export function decodeCreatePartitionsResponse(
+  reader: Reader,
+  version: number,
+): CreatePartitionsResponse {
   reader.beginMessage('CreatePartitionsResponse', version, 0, 3);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('CreatePartitionsResponse.throttleTimeMs');
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(5, 'CreatePartitionsResponse.results')
+    : reader.readArrayLength(5, 'CreatePartitionsResponse.results');
   const results: CreatePartitionsTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'CreatePartitionsResponse.results') : reader.readArrayLength(5, 'CreatePartitionsResponse.results')); count > 0; count--) results.push(decodeCreatePartitionsTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatePartitionsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeCreatePartitionsTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatePartitionsResponse')
+    : undefined;
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeCreatePartitionsResponse(
   writer.beginMessage('CreatePartitionsResponse', version, 0, 3);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'CreatePartitionsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.results, 'CreatePartitionsResponse.results') : writer.writeArrayLength(message.results, 'CreatePartitionsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'CreatePartitionsResponse.results')
+    : writer.writeArrayLength(message.results, 'CreatePartitionsResponse.results');
   for (const item of message.results) encodeCreatePartitionsTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatePartitionsResponse.unknownTags');
@@ -57,7 +71,9 @@ export interface CreatePartitionsTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatePartitionsTopicResult(fields: Partial<CreatePartitionsTopicResult> = {}): CreatePartitionsTopicResult {
+export function createCreatePartitionsTopicResult(
+  fields: Partial<CreatePartitionsTopicResult> = {},
+): CreatePartitionsTopicResult {
   return {
     name: fields.name ?? '',
     errorCode: fields.errorCode ?? 0,
@@ -66,12 +82,21 @@ export function createCreatePartitionsTopicResult(fields: Partial<CreatePartitio
   };
 }
 
-export function decodeCreatePartitionsTopicResult(reader: Reader, version: number): CreatePartitionsTopicResult {
+export function decodeCreatePartitionsTopicResult(
+  reader: Reader,
+  version: number,
+): CreatePartitionsTopicResult {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('CreatePartitionsTopicResult.name') : reader.readString('CreatePartitionsTopicResult.name'));
+  const name: string = flexible
+    ? reader.readCompactString('CreatePartitionsTopicResult.name')
+    : reader.readString('CreatePartitionsTopicResult.name');
   const errorCode: number = reader.readInt16('CreatePartitionsTopicResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('CreatePartitionsTopicResult.errorMessage') : reader.readNullableString('CreatePartitionsTopicResult.errorMessage'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatePartitionsTopicResult') : undefined;
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('CreatePartitionsTopicResult.errorMessage')
+    : reader.readNullableString('CreatePartitionsTopicResult.errorMessage');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatePartitionsTopicResult')
+    : undefined;
   return { name, errorCode, errorMessage, unknownTags };
 }
 
@@ -81,9 +106,16 @@ export function encodeCreatePartitionsTopicResult(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'CreatePartitionsTopicResult.name') : writer.writeString(message.name, 'CreatePartitionsTopicResult.name'));
+  flexible
+    ? writer.writeCompactString(message.name, 'CreatePartitionsTopicResult.name')
+    : writer.writeString(message.name, 'CreatePartitionsTopicResult.name');
   writer.writeInt16(message.errorCode, 'CreatePartitionsTopicResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'CreatePartitionsTopicResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'CreatePartitionsTopicResult.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.errorMessage,
+        'CreatePartitionsTopicResult.errorMessage',
+      )
+    : writer.writeNullableString(message.errorMessage, 'CreatePartitionsTopicResult.errorMessage');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatePartitionsTopicResult.unknownTags');
   } else {

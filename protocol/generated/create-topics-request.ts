@@ -15,7 +15,9 @@ export interface CreateTopicsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateTopicsRequest(fields: Partial<CreateTopicsRequest> = {}): CreateTopicsRequest {
+export function createCreateTopicsRequest(
+  fields: Partial<CreateTopicsRequest> = {},
+): CreateTopicsRequest {
   return {
     topics: fields.topics ?? [],
     timeoutMs: fields.timeoutMs ?? 60000,
@@ -27,11 +29,18 @@ export function createCreateTopicsRequest(fields: Partial<CreateTopicsRequest> =
 export function decodeCreateTopicsRequest(reader: Reader, version: number): CreateTopicsRequest {
   reader.beginMessage('CreateTopicsRequest', version, 2, 7);
   const flexible = version >= 5;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(10, 'CreateTopicsRequest.topics')
+    : reader.readArrayLength(10, 'CreateTopicsRequest.topics');
   const topics: CreatableTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(10, 'CreateTopicsRequest.topics') : reader.readArrayLength(10, 'CreateTopicsRequest.topics')); count > 0; count--) topics.push(decodeCreatableTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeCreatableTopic(reader, version));
+  }
   const timeoutMs: number = reader.readInt32('CreateTopicsRequest.timeoutMs');
   const validateOnly: boolean = reader.readBoolean('CreateTopicsRequest.validateOnly');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateTopicsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateTopicsRequest')
+    : undefined;
   return { topics, timeoutMs, validateOnly, unknownTags };
 }
 
@@ -42,7 +51,9 @@ export function encodeCreateTopicsRequest(
 ): void {
   writer.beginMessage('CreateTopicsRequest', version, 2, 7);
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'CreateTopicsRequest.topics') : writer.writeArrayLength(message.topics, 'CreateTopicsRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'CreateTopicsRequest.topics')
+    : writer.writeArrayLength(message.topics, 'CreateTopicsRequest.topics');
   for (const item of message.topics) encodeCreatableTopic(writer, item, version);
   writer.writeInt32(message.timeoutMs, 'CreateTopicsRequest.timeoutMs');
   writer.writeBoolean(message.validateOnly, 'CreateTopicsRequest.validateOnly');
@@ -76,14 +87,28 @@ export function createCreatableTopic(fields: Partial<CreatableTopic> = {}): Crea
 
 export function decodeCreatableTopic(reader: Reader, version: number): CreatableTopic {
   const flexible = version >= 5;
-  const name: string = (flexible ? reader.readCompactString('CreatableTopic.name') : reader.readString('CreatableTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('CreatableTopic.name')
+    : reader.readString('CreatableTopic.name');
   const numPartitions: number = reader.readInt32('CreatableTopic.numPartitions');
   const replicationFactor: number = reader.readInt16('CreatableTopic.replicationFactor');
+  const assignmentsCount = flexible
+    ? reader.readCompactArrayLength(6, 'CreatableTopic.assignments')
+    : reader.readArrayLength(6, 'CreatableTopic.assignments');
   const assignments: CreatableReplicaAssignment[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'CreatableTopic.assignments') : reader.readArrayLength(6, 'CreatableTopic.assignments')); count > 0; count--) assignments.push(decodeCreatableReplicaAssignment(reader, version));
+  for (let left = assignmentsCount; left > 0; left--) {
+    assignments.push(decodeCreatableReplicaAssignment(reader, version));
+  }
+  const configsCount = flexible
+    ? reader.readCompactArrayLength(3, 'CreatableTopic.configs')
+    : reader.readArrayLength(3, 'CreatableTopic.configs');
   const configs: CreatableTopicConfig[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'CreatableTopic.configs') : reader.readArrayLength(3, 'CreatableTopic.configs')); count > 0; count--) configs.push(decodeCreatableTopicConfig(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatableTopic') : undefined;
+  for (let left = configsCount; left > 0; left--) {
+    configs.push(decodeCreatableTopicConfig(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatableTopic')
+    : undefined;
   return { name, numPartitions, replicationFactor, assignments, configs, unknownTags };
 }
 
@@ -93,12 +118,18 @@ export function encodeCreatableTopic(
   version: number,
 ): void {
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactString(message.name, 'CreatableTopic.name') : writer.writeString(message.name, 'CreatableTopic.name'));
+  flexible
+    ? writer.writeCompactString(message.name, 'CreatableTopic.name')
+    : writer.writeString(message.name, 'CreatableTopic.name');
   writer.writeInt32(message.numPartitions, 'CreatableTopic.numPartitions');
   writer.writeInt16(message.replicationFactor, 'CreatableTopic.replicationFactor');
-  (flexible ? writer.writeCompactArrayLength(message.assignments, 'CreatableTopic.assignments') : writer.writeArrayLength(message.assignments, 'CreatableTopic.assignments'));
+  flexible
+    ? writer.writeCompactArrayLength(message.assignments, 'CreatableTopic.assignments')
+    : writer.writeArrayLength(message.assignments, 'CreatableTopic.assignments');
   for (const item of message.assignments) encodeCreatableReplicaAssignment(writer, item, version);
-  (flexible ? writer.writeCompactArrayLength(message.configs, 'CreatableTopic.configs') : writer.writeArrayLength(message.configs, 'CreatableTopic.configs'));
+  flexible
+    ? writer.writeCompactArrayLength(message.configs, 'CreatableTopic.configs')
+    : writer.writeArrayLength(message.configs, 'CreatableTopic.configs');
   for (const item of message.configs) encodeCreatableTopicConfig(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatableTopic.unknownTags');
@@ -114,7 +145,9 @@ export interface CreatableReplicaAssignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatableReplicaAssignment(fields: Partial<CreatableReplicaAssignment> = {}): CreatableReplicaAssignment {
+export function createCreatableReplicaAssignment(
+  fields: Partial<CreatableReplicaAssignment> = {},
+): CreatableReplicaAssignment {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     brokerIds: fields.brokerIds ?? [],
@@ -122,12 +155,22 @@ export function createCreatableReplicaAssignment(fields: Partial<CreatableReplic
   };
 }
 
-export function decodeCreatableReplicaAssignment(reader: Reader, version: number): CreatableReplicaAssignment {
+export function decodeCreatableReplicaAssignment(
+  reader: Reader,
+  version: number,
+): CreatableReplicaAssignment {
   const flexible = version >= 5;
   const partitionIndex: number = reader.readInt32('CreatableReplicaAssignment.partitionIndex');
+  const brokerIdsCount = flexible
+    ? reader.readCompactArrayLength(4, 'CreatableReplicaAssignment.brokerIds')
+    : reader.readArrayLength(4, 'CreatableReplicaAssignment.brokerIds');
   const brokerIds: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'CreatableReplicaAssignment.brokerIds') : reader.readArrayLength(4, 'CreatableReplicaAssignment.brokerIds')); count > 0; count--) brokerIds.push(reader.readInt32('CreatableReplicaAssignment.brokerIds'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatableReplicaAssignment') : undefined;
+  for (let left = brokerIdsCount; left > 0; left--) {
+    brokerIds.push(reader.readInt32('CreatableReplicaAssignment.brokerIds'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatableReplicaAssignment')
+    : undefined;
   return { partitionIndex, brokerIds, unknownTags };
 }
 
@@ -138,8 +181,11 @@ export function encodeCreatableReplicaAssignment(
 ): void {
   const flexible = version >= 5;
   writer.writeInt32(message.partitionIndex, 'CreatableReplicaAssignment.partitionIndex');
-  (flexible ? writer.writeCompactArrayLength(message.brokerIds, 'CreatableReplicaAssignment.brokerIds') : writer.writeArrayLength(message.brokerIds, 'CreatableReplicaAssignment.brokerIds'));
-  for (const item of message.brokerIds) writer.writeInt32(item, 'CreatableReplicaAssignment.brokerIds');
+  flexible
+    ? writer.writeCompactArrayLength(message.brokerIds, 'CreatableReplicaAssignment.brokerIds')
+    : writer.writeArrayLength(message.brokerIds, 'CreatableReplicaAssignment.brokerIds');
+  for (const item of message.brokerIds)
+    writer.writeInt32(item, 'CreatableReplicaAssignment.brokerIds');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatableReplicaAssignment.unknownTags');
   } else {
@@ -154,7 +200,9 @@ export interface CreatableTopicConfig {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatableTopicConfig(fields: Partial<CreatableTopicConfig> = {}): CreatableTopicConfig {
+export function createCreatableTopicConfig(
+  fields: Partial<CreatableTopicConfig> = {},
+): CreatableTopicConfig {
   return {
     name: fields.name ?? '',
     value: fields.value === undefined ? '' : fields.value,
@@ -164,9 +212,15 @@ export function createCreatableTopicConfig(fields: Partial<CreatableTopicConfig>
 
 export function decodeCreatableTopicConfig(reader: Reader, version: number): CreatableTopicConfig {
   const flexible = version >= 5;
-  const name: string = (flexible ? reader.readCompactString('CreatableTopicConfig.name') : reader.readString('CreatableTopicConfig.name'));
-  const value: string | null = (flexible ? reader.readCompactNullableString('CreatableTopicConfig.value') : reader.readNullableString('CreatableTopicConfig.value'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreatableTopicConfig') : undefined;
+  const name: string = flexible
+    ? reader.readCompactString('CreatableTopicConfig.name')
+    : reader.readString('CreatableTopicConfig.name');
+  const value: string | null = flexible
+    ? reader.readCompactNullableString('CreatableTopicConfig.value')
+    : reader.readNullableString('CreatableTopicConfig.value');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreatableTopicConfig')
+    : undefined;
   return { name, value, unknownTags };
 }
 
@@ -176,8 +230,12 @@ export function encodeCreatableTopicConfig(
   version: number,
 ): void {
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactString(message.name, 'CreatableTopicConfig.name') : writer.writeString(message.name, 'CreatableTopicConfig.name'));
-  (flexible ? writer.writeCompactNullableString(message.value, 'CreatableTopicConfig.value') : writer.writeNullableString(message.value, 'CreatableTopicConfig.value'));
+  flexible
+    ? writer.writeCompactString(message.name, 'CreatableTopicConfig.name')
+    : writer.writeString(message.name, 'CreatableTopicConfig.name');
+  flexible
+    ? writer.writeCompactNullableString(message.value, 'CreatableTopicConfig.value')
+    : writer.writeNullableString(message.value, 'CreatableTopicConfig.value');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreatableTopicConfig.unknownTags');
   } else {

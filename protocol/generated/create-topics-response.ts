@@ -15,7 +15,9 @@ export interface CreateTopicsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreateTopicsResponse(fields: Partial<CreateTopicsResponse> = {}): CreateTopicsResponse {
+export function createCreateTopicsResponse(
+  fields: Partial<CreateTopicsResponse> = {},
+): CreateTopicsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -27,9 +29,16 @@ export function decodeCreateTopicsResponse(reader: Reader, version: number): Cre
   reader.beginMessage('CreateTopicsResponse', version, 2, 7);
   const flexible = version >= 5;
   const throttleTimeMs: number = reader.readInt32('CreateTopicsResponse.throttleTimeMs');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(6, 'CreateTopicsResponse.topics')
+    : reader.readArrayLength(6, 'CreateTopicsResponse.topics');
   const topics: CreatableTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'CreateTopicsResponse.topics') : reader.readArrayLength(6, 'CreateTopicsResponse.topics')); count > 0; count--) topics.push(decodeCreatableTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('CreateTopicsResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeCreatableTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('CreateTopicsResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -41,7 +50,9 @@ export function encodeCreateTopicsResponse(
   writer.beginMessage('CreateTopicsResponse', version, 2, 7);
   const flexible = version >= 5;
   writer.writeInt32(message.throttleTimeMs, 'CreateTopicsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'CreateTopicsResponse.topics') : writer.writeArrayLength(message.topics, 'CreateTopicsResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'CreateTopicsResponse.topics')
+    : writer.writeArrayLength(message.topics, 'CreateTopicsResponse.topics');
   for (const item of message.topics) encodeCreatableTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'CreateTopicsResponse.unknownTags');
@@ -63,7 +74,9 @@ export interface CreatableTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatableTopicResult(fields: Partial<CreatableTopicResult> = {}): CreatableTopicResult {
+export function createCreatableTopicResult(
+  fields: Partial<CreatableTopicResult> = {},
+): CreatableTopicResult {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -79,16 +92,25 @@ export function createCreatableTopicResult(fields: Partial<CreatableTopicResult>
 
 export function decodeCreatableTopicResult(reader: Reader, version: number): CreatableTopicResult {
   const flexible = version >= 5;
-  const name: string = (flexible ? reader.readCompactString('CreatableTopicResult.name') : reader.readString('CreatableTopicResult.name'));
+  const name: string = flexible
+    ? reader.readCompactString('CreatableTopicResult.name')
+    : reader.readString('CreatableTopicResult.name');
   const topicId: string = version >= 7 ? reader.readUuid('CreatableTopicResult.topicId') : zeroUuid;
   const errorCode: number = reader.readInt16('CreatableTopicResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('CreatableTopicResult.errorMessage') : reader.readNullableString('CreatableTopicResult.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('CreatableTopicResult.errorMessage')
+    : reader.readNullableString('CreatableTopicResult.errorMessage');
   let topicConfigErrorCode: number = 0;
-  const numPartitions: number = version >= 5 ? reader.readInt32('CreatableTopicResult.numPartitions') : -1;
-  const replicationFactor: number = version >= 5 ? reader.readInt16('CreatableTopicResult.replicationFactor') : -1;
-  const configsCount = version >= 5 ? reader.readCompactNullableArrayLength(6, 'CreatableTopicResult.configs') : 0;
+  const numPartitions: number =
+    version >= 5 ? reader.readInt32('CreatableTopicResult.numPartitions') : -1;
+  const replicationFactor: number =
+    version >= 5 ? reader.readInt16('CreatableTopicResult.replicationFactor') : -1;
+  const configsCount =
+    version >= 5 ? reader.readCompactNullableArrayLength(6, 'CreatableTopicResult.configs') : 0;
   const configs: CreatableTopicConfigs[] | null = configsCount < 0 ? null : [];
-  for (let count = configsCount; count > 0; count--) configs?.push(decodeCreatableTopicConfigs(reader, version));
+  for (let left = configsCount; left > 0; left--) {
+    configs?.push(decodeCreatableTopicConfigs(reader, version));
+  }
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
   for (let count = flexible ? reader.readTagCount('CreatableTopicResult') : 0; count > 0; count--) {
@@ -101,7 +123,17 @@ export function decodeCreatableTopicResult(reader: Reader, version: number): Cre
     }
     reader.expectTagEnd(tagEnd, 'CreatableTopicResult');
   }
-  return { name, topicId, errorCode, errorMessage, topicConfigErrorCode, numPartitions, replicationFactor, configs, unknownTags };
+  return {
+    name,
+    topicId,
+    errorCode,
+    errorMessage,
+    topicConfigErrorCode,
+    numPartitions,
+    replicationFactor,
+    configs,
+    unknownTags,
+  };
 }
 
 export function encodeCreatableTopicResult(
@@ -110,12 +142,16 @@ export function encodeCreatableTopicResult(
   version: number,
 ): void {
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactString(message.name, 'CreatableTopicResult.name') : writer.writeString(message.name, 'CreatableTopicResult.name'));
+  flexible
+    ? writer.writeCompactString(message.name, 'CreatableTopicResult.name')
+    : writer.writeString(message.name, 'CreatableTopicResult.name');
   if (version >= 7) {
     writer.writeUuid(message.topicId, 'CreatableTopicResult.topicId');
   }
   writer.writeInt16(message.errorCode, 'CreatableTopicResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'CreatableTopicResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'CreatableTopicResult.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'CreatableTopicResult.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'CreatableTopicResult.errorMessage');
   if (version >= 5) {
     writer.writeInt32(message.numPartitions, 'CreatableTopicResult.numPartitions');
   }
@@ -128,7 +164,11 @@ export function encodeCreatableTopicResult(
   }
   if (flexible) {
     const hasTopicConfigErrorCode = version >= 5 && message.topicConfigErrorCode !== 0;
-    writer.writeTagCount((hasTopicConfigErrorCode ? 1 : 0), message.unknownTags, 'CreatableTopicResult.unknownTags');
+    writer.writeTagCount(
+      hasTopicConfigErrorCode ? 1 : 0,
+      message.unknownTags,
+      'CreatableTopicResult.unknownTags',
+    );
     let previous = -1;
     if (hasTopicConfigErrorCode) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -153,7 +193,9 @@ export interface CreatableTopicConfigs {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createCreatableTopicConfigs(fields: Partial<CreatableTopicConfigs> = {}): CreatableTopicConfigs {
+export function createCreatableTopicConfigs(
+  fields: Partial<CreatableTopicConfigs> = {},
+): CreatableTopicConfigs {
   return {
     name: fields.name ?? '',
     value: fields.value === undefined ? '' : fields.value,
@@ -164,7 +206,10 @@ export function createCreatableTopicConfigs(fields: Partial<CreatableTopicConfig
   };
 }
 
-export function decodeCreatableTopicConfigs(reader: Reader, _version: number): CreatableTopicConfigs {
+export function decodeCreatableTopicConfigs(
+  reader: Reader,
+  _version: number,
+): CreatableTopicConfigs {
   const name: string = reader.readCompactString('CreatableTopicConfigs.name');
   const value: string | null = reader.readCompactNullableString('CreatableTopicConfigs.value');
   const readOnly: boolean = reader.readBoolean('CreatableTopicConfigs.readOnly');

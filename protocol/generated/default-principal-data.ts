@@ -15,7 +15,9 @@ export interface DefaultPrincipalData {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDefaultPrincipalData(fields: Partial<DefaultPrincipalData> = {}): DefaultPrincipalData {
+export function createDefaultPrincipalData(
+  fields: Partial<DefaultPrincipalData> = {},
+): DefaultPrincipalData {
   return {
     type: fields.type ?? '',
     name: fields.name ?? '',

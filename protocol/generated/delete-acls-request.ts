@@ -13,7 +13,9 @@ export interface DeleteAclsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteAclsRequest(fields: Partial<DeleteAclsRequest> = {}): DeleteAclsRequest {
+export function createDeleteAclsRequest(
+  fields: Partial<DeleteAclsRequest> = {},
+): DeleteAclsRequest {
   return {
     filters: fields.filters ?? [],
     unknownTags: fields.unknownTags,
@@ -23,9 +25,16 @@ export function createDeleteAclsRequest(fields: Partial<DeleteAclsRequest> = {})
 export function decodeDeleteAclsRequest(reader: Reader, version: number): DeleteAclsRequest {
   reader.beginMessage('DeleteAclsRequest', version, 1, 3);
   const flexible = version >= 2;
+  const filtersCount = flexible
+    ? reader.readCompactArrayLength(8, 'DeleteAclsRequest.filters')
+    : reader.readArrayLength(8, 'DeleteAclsRequest.filters');
   const filters: DeleteAclsFilter[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(8, 'DeleteAclsRequest.filters') : reader.readArrayLength(8, 'DeleteAclsRequest.filters')); count > 0; count--) filters.push(decodeDeleteAclsFilter(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteAclsRequest') : undefined;
+  for (let left = filtersCount; left > 0; left--) {
+    filters.push(decodeDeleteAclsFilter(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteAclsRequest')
+    : undefined;
   return { filters, unknownTags };
 }
 
@@ -36,7 +45,9 @@ export function encodeDeleteAclsRequest(
 ): void {
   writer.beginMessage('DeleteAclsRequest', version, 1, 3);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.filters, 'DeleteAclsRequest.filters') : writer.writeArrayLength(message.filters, 'DeleteAclsRequest.filters'));
+  flexible
+    ? writer.writeCompactArrayLength(message.filters, 'DeleteAclsRequest.filters')
+    : writer.writeArrayLength(message.filters, 'DeleteAclsRequest.filters');
   for (const item of message.filters) encodeDeleteAclsFilter(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteAclsRequest.unknownTags');
@@ -73,14 +84,31 @@ export function createDeleteAclsFilter(fields: Partial<DeleteAclsFilter> = {}): 
 export function decodeDeleteAclsFilter(reader: Reader, version: number): DeleteAclsFilter {
   const flexible = version >= 2;
   const resourceTypeFilter: number = reader.readInt8('DeleteAclsFilter.resourceTypeFilter');
-  const resourceNameFilter: string | null = (flexible ? reader.readCompactNullableString('DeleteAclsFilter.resourceNameFilter') : reader.readNullableString('DeleteAclsFilter.resourceNameFilter'));
+  const resourceNameFilter: string | null = flexible
+    ? reader.readCompactNullableString('DeleteAclsFilter.resourceNameFilter')
+    : reader.readNullableString('DeleteAclsFilter.resourceNameFilter');
   const patternTypeFilter: number = reader.readInt8('DeleteAclsFilter.patternTypeFilter');
-  const principalFilter: string | null = (flexible ? reader.readCompactNullableString('DeleteAclsFilter.principalFilter') : reader.readNullableString('DeleteAclsFilter.principalFilter'));
-  const hostFilter: string | null = (flexible ? reader.readCompactNullableString('DeleteAclsFilter.hostFilter') : reader.readNullableString('DeleteAclsFilter.hostFilter'));
+  const principalFilter: string | null = flexible
+    ? reader.readCompactNullableString('DeleteAclsFilter.principalFilter')
+    : reader.readNullableString('DeleteAclsFilter.principalFilter');
+  const hostFilter: string | null = flexible
+    ? reader.readCompactNullableString('DeleteAclsFilter.hostFilter')
+    : reader.readNullableString('DeleteAclsFilter.hostFilter');
   const operation: number = reader.readInt8('DeleteAclsFilter.operation');
   const permissionType: number = reader.readInt8('DeleteAclsFilter.permissionType');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteAclsFilter') : undefined;
-  return { resourceTypeFilter, resourceNameFilter, patternTypeFilter, principalFilter, hostFilter, operation, permissionType, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteAclsFilter')
+    : undefined;
+  return {
+    resourceTypeFilter,
+    resourceNameFilter,
+    patternTypeFilter,
+    principalFilter,
+    hostFilter,
+    operation,
+    permissionType,
+    unknownTags,
+  };
 }
 
 export function encodeDeleteAclsFilter(
@@ -90,10 +118,19 @@ export function encodeDeleteAclsFilter(
 ): void {
   const flexible = version >= 2;
   writer.writeInt8(message.resourceTypeFilter, 'DeleteAclsFilter.resourceTypeFilter');
-  (flexible ? writer.writeCompactNullableString(message.resourceNameFilter, 'DeleteAclsFilter.resourceNameFilter') : writer.writeNullableString(message.resourceNameFilter, 'DeleteAclsFilter.resourceNameFilter'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.resourceNameFilter,
+        'DeleteAclsFilter.resourceNameFilter',
+      )
+    : writer.writeNullableString(message.resourceNameFilter, 'DeleteAclsFilter.resourceNameFilter');
   writer.writeInt8(message.patternTypeFilter, 'DeleteAclsFilter.patternTypeFilter');
-  (flexible ? writer.writeCompactNullableString(message.principalFilter, 'DeleteAclsFilter.principalFilter') : writer.writeNullableString(message.principalFilter, 'DeleteAclsFilter.principalFilter'));
-  (flexible ? writer.writeCompactNullableString(message.hostFilter, 'DeleteAclsFilter.hostFilter') : writer.writeNullableString(message.hostFilter, 'DeleteAclsFilter.hostFilter'));
+  flexible
+    ? writer.writeCompactNullableString(message.principalFilter, 'DeleteAclsFilter.principalFilter')
+    : writer.writeNullableString(message.principalFilter, 'DeleteAclsFilter.principalFilter');
+  flexible
+    ? writer.writeCompactNullableString(message.hostFilter, 'DeleteAclsFilter.hostFilter')
+    : writer.writeNullableString(message.hostFilter, 'DeleteAclsFilter.hostFilter');
   writer.writeInt8(message.operation, 'DeleteAclsFilter.operation');
   writer.writeInt8(message.permissionType, 'DeleteAclsFilter.permissionType');
   if (flexible) {

@@ -14,7 +14,9 @@ export interface DeleteAclsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteAclsResponse(fields: Partial<DeleteAclsResponse> = {}): DeleteAclsResponse {
+export function createDeleteAclsResponse(
+  fields: Partial<DeleteAclsResponse> = {},
+): DeleteAclsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     filterResults: fields.filterResults ?? [],
@@ -26,9 +28,16 @@ export function decodeDeleteAclsResponse(reader: Reader, version: number): Delet
   reader.beginMessage('DeleteAclsResponse', version, 1, 3);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('DeleteAclsResponse.throttleTimeMs');
+  const filterResultsCount = flexible
+    ? reader.readCompactArrayLength(5, 'DeleteAclsResponse.filterResults')
+    : reader.readArrayLength(5, 'DeleteAclsResponse.filterResults');
   const filterResults: DeleteAclsFilterResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'DeleteAclsResponse.filterResults') : reader.readArrayLength(5, 'DeleteAclsResponse.filterResults')); count > 0; count--) filterResults.push(decodeDeleteAclsFilterResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteAclsResponse') : undefined;
+  for (let left = filterResultsCount; left > 0; left--) {
+    filterResults.push(decodeDeleteAclsFilterResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteAclsResponse')
+    : undefined;
   return { throttleTimeMs, filterResults, unknownTags };
 }
 
@@ -40,7 +49,9 @@ export function encodeDeleteAclsResponse(
   writer.beginMessage('DeleteAclsResponse', version, 1, 3);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'DeleteAclsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.filterResults, 'DeleteAclsResponse.filterResults') : writer.writeArrayLength(message.filterResults, 'DeleteAclsResponse.filterResults'));
+  flexible
+    ? writer.writeCompactArrayLength(message.filterResults, 'DeleteAclsResponse.filterResults')
+    : writer.writeArrayLength(message.filterResults, 'DeleteAclsResponse.filterResults');
   for (const item of message.filterResults) encodeDeleteAclsFilterResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteAclsResponse.unknownTags');
@@ -57,7 +68,9 @@ export interface DeleteAclsFilterResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteAclsFilterResult(fields: Partial<DeleteAclsFilterResult> = {}): DeleteAclsFilterResult {
+export function createDeleteAclsFilterResult(
+  fields: Partial<DeleteAclsFilterResult> = {},
+): DeleteAclsFilterResult {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -66,13 +79,25 @@ export function createDeleteAclsFilterResult(fields: Partial<DeleteAclsFilterRes
   };
 }
 
-export function decodeDeleteAclsFilterResult(reader: Reader, version: number): DeleteAclsFilterResult {
+export function decodeDeleteAclsFilterResult(
+  reader: Reader,
+  version: number,
+): DeleteAclsFilterResult {
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('DeleteAclsFilterResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('DeleteAclsFilterResult.errorMessage') : reader.readNullableString('DeleteAclsFilterResult.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('DeleteAclsFilterResult.errorMessage')
+    : reader.readNullableString('DeleteAclsFilterResult.errorMessage');
+  const matchingAclsCount = flexible
+    ? reader.readCompactArrayLength(11, 'DeleteAclsFilterResult.matchingAcls')
+    : reader.readArrayLength(11, 'DeleteAclsFilterResult.matchingAcls');
   const matchingAcls: DeleteAclsMatchingAcl[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(11, 'DeleteAclsFilterResult.matchingAcls') : reader.readArrayLength(11, 'DeleteAclsFilterResult.matchingAcls')); count > 0; count--) matchingAcls.push(decodeDeleteAclsMatchingAcl(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteAclsFilterResult') : undefined;
+  for (let left = matchingAclsCount; left > 0; left--) {
+    matchingAcls.push(decodeDeleteAclsMatchingAcl(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteAclsFilterResult')
+    : undefined;
   return { errorCode, errorMessage, matchingAcls, unknownTags };
 }
 
@@ -83,8 +108,12 @@ export function encodeDeleteAclsFilterResult(
 ): void {
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'DeleteAclsFilterResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'DeleteAclsFilterResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'DeleteAclsFilterResult.errorMessage'));
-  (flexible ? writer.writeCompactArrayLength(message.matchingAcls, 'DeleteAclsFilterResult.matchingAcls') : writer.writeArrayLength(message.matchingAcls, 'DeleteAclsFilterResult.matchingAcls'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'DeleteAclsFilterResult.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'DeleteAclsFilterResult.errorMessage');
+  flexible
+    ? writer.writeCompactArrayLength(message.matchingAcls, 'DeleteAclsFilterResult.matchingAcls')
+    : writer.writeArrayLength(message.matchingAcls, 'DeleteAclsFilterResult.matchingAcls');
   for (const item of message.matchingAcls) encodeDeleteAclsMatchingAcl(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteAclsFilterResult.unknownTags');
@@ -107,7 +136,9 @@ export interface DeleteAclsMatchingAcl {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteAclsMatchingAcl(fields: Partial<DeleteAclsMatchingAcl> = {}): DeleteAclsMatchingAcl {
+export function createDeleteAclsMatchingAcl(
+  fields: Partial<DeleteAclsMatchingAcl> = {},
+): DeleteAclsMatchingAcl {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -122,19 +153,43 @@ export function createDeleteAclsMatchingAcl(fields: Partial<DeleteAclsMatchingAc
   };
 }
 
-export function decodeDeleteAclsMatchingAcl(reader: Reader, version: number): DeleteAclsMatchingAcl {
+export function decodeDeleteAclsMatchingAcl(
+  reader: Reader,
+  version: number,
+): DeleteAclsMatchingAcl {
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('DeleteAclsMatchingAcl.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('DeleteAclsMatchingAcl.errorMessage') : reader.readNullableString('DeleteAclsMatchingAcl.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('DeleteAclsMatchingAcl.errorMessage')
+    : reader.readNullableString('DeleteAclsMatchingAcl.errorMessage');
   const resourceType: number = reader.readInt8('DeleteAclsMatchingAcl.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('DeleteAclsMatchingAcl.resourceName') : reader.readString('DeleteAclsMatchingAcl.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('DeleteAclsMatchingAcl.resourceName')
+    : reader.readString('DeleteAclsMatchingAcl.resourceName');
   const patternType: number = reader.readInt8('DeleteAclsMatchingAcl.patternType');
-  const principal: string = (flexible ? reader.readCompactString('DeleteAclsMatchingAcl.principal') : reader.readString('DeleteAclsMatchingAcl.principal'));
-  const host: string = (flexible ? reader.readCompactString('DeleteAclsMatchingAcl.host') : reader.readString('DeleteAclsMatchingAcl.host'));
+  const principal: string = flexible
+    ? reader.readCompactString('DeleteAclsMatchingAcl.principal')
+    : reader.readString('DeleteAclsMatchingAcl.principal');
+  const host: string = flexible
+    ? reader.readCompactString('DeleteAclsMatchingAcl.host')
+    : reader.readString('DeleteAclsMatchingAcl.host');
   const operation: number = reader.readInt8('DeleteAclsMatchingAcl.operation');
   const permissionType: number = reader.readInt8('DeleteAclsMatchingAcl.permissionType');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteAclsMatchingAcl') : undefined;
-  return { errorCode, errorMessage, resourceType, resourceName, patternType, principal, host, operation, permissionType, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteAclsMatchingAcl')
+    : undefined;
+  return {
+    errorCode,
+    errorMessage,
+    resourceType,
+    resourceName,
+    patternType,
+    principal,
+    host,
+    operation,
+    permissionType,
+    unknownTags,
+  };
 }
 
 export function encodeDeleteAclsMatchingAcl(
@@ -144,12 +199,20 @@ export function encodeDeleteAclsMatchingAcl(
 ): void {
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'DeleteAclsMatchingAcl.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'DeleteAclsMatchingAcl.errorMessage') : writer.writeNullableString(message.errorMessage, 'DeleteAclsMatchingAcl.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'DeleteAclsMatchingAcl.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'DeleteAclsMatchingAcl.errorMessage');
   writer.writeInt8(message.resourceType, 'DeleteAclsMatchingAcl.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'DeleteAclsMatchingAcl.resourceName') : writer.writeString(message.resourceName, 'DeleteAclsMatchingAcl.resourceName'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'DeleteAclsMatchingAcl.resourceName')
+    : writer.writeString(message.resourceName, 'DeleteAclsMatchingAcl.resourceName');
   writer.writeInt8(message.patternType, 'DeleteAclsMatchingAcl.patternType');
-  (flexible ? writer.writeCompactString(message.principal, 'DeleteAclsMatchingAcl.principal') : writer.writeString(message.principal, 'DeleteAclsMatchingAcl.principal'));
-  (flexible ? writer.writeCompactString(message.host, 'DeleteAclsMatchingAcl.host') : writer.writeString(message.host, 'DeleteAclsMatchingAcl.host'));
+  flexible
+    ? writer.writeCompactString(message.principal, 'DeleteAclsMatchingAcl.principal')
+    : writer.writeString(message.principal, 'DeleteAclsMatchingAcl.principal');
+  flexible
+    ? writer.writeCompactString(message.host, 'DeleteAclsMatchingAcl.host')
+    : writer.writeString(message.host, 'DeleteAclsMatchingAcl.host');
   writer.writeInt8(message.operation, 'DeleteAclsMatchingAcl.operation');
   writer.writeInt8(message.permissionType, 'DeleteAclsMatchingAcl.permissionType');
   if (flexible) {

@@ -13,7 +13,9 @@ export interface DeleteGroupsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteGroupsRequest(fields: Partial<DeleteGroupsRequest> = {}): DeleteGroupsRequest {
+export function createDeleteGroupsRequest(
+  fields: Partial<DeleteGroupsRequest> = {},
+): DeleteGroupsRequest {
   return {
     groupsNames: fields.groupsNames ?? [],
     unknownTags: fields.unknownTags,
@@ -23,9 +25,20 @@ export function createDeleteGroupsRequest(fields: Partial<DeleteGroupsRequest> =
 export function decodeDeleteGroupsRequest(reader: Reader, version: number): DeleteGroupsRequest {
   reader.beginMessage('DeleteGroupsRequest', version, 0, 3);
   const flexible = version >= 2;
+  const groupsNamesCount = flexible
+    ? reader.readCompactArrayLength(1, 'DeleteGroupsRequest.groupsNames')
+    : reader.readArrayLength(1, 'DeleteGroupsRequest.groupsNames');
   const groupsNames: string[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(1, 'DeleteGroupsRequest.groupsNames') : reader.readArrayLength(1, 'DeleteGroupsRequest.groupsNames')); count > 0; count--) groupsNames.push((flexible ? reader.readCompactString('DeleteGroupsRequest.groupsNames') : reader.readString('DeleteGroupsRequest.groupsNames')));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteGroupsRequest') : undefined;
+  for (let left = groupsNamesCount; left > 0; left--) {
+    groupsNames.push(
+      flexible
+        ? reader.readCompactString('DeleteGroupsRequest.groupsNames')
+        : reader.readString('DeleteGroupsRequest.groupsNames'),
+    );
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteGroupsRequest')
+    : undefined;
   return { groupsNames, unknownTags };
 }
 
@@ -36,8 +49,13 @@ export function encodeDeleteGroupsRequest(
 ): void {
   writer.beginMessage('DeleteGroupsRequest', version, 0, 3);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.groupsNames, 'DeleteGroupsRequest.groupsNames') : writer.writeArrayLength(message.groupsNames, 'DeleteGroupsRequest.groupsNames'));
-  for (const item of message.groupsNames) (flexible ? writer.writeCompactString(item, 'DeleteGroupsRequest.groupsNames') : writer.writeString(item, 'DeleteGroupsRequest.groupsNames'));
+  flexible
+    ? writer.writeCompactArrayLength(message.groupsNames, 'DeleteGroupsRequest.groupsNames')
+    : writer.writeArrayLength(message.groupsNames, 'DeleteGroupsRequest.groupsNames');
+  for (const item of message.groupsNames)
+    flexible
+      ? writer.writeCompactString(item, 'DeleteGroupsRequest.groupsNames')
+      : writer.writeString(item, 'DeleteGroupsRequest.groupsNames');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteGroupsRequest.unknownTags');
   } else {

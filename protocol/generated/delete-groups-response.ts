@@ -14,7 +14,9 @@ export interface DeleteGroupsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteGroupsResponse(fields: Partial<DeleteGroupsResponse> = {}): DeleteGroupsResponse {
+export function createDeleteGroupsResponse(
+  fields: Partial<DeleteGroupsResponse> = {},
+): DeleteGroupsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -26,9 +28,16 @@ export function decodeDeleteGroupsResponse(reader: Reader, version: number): Del
   reader.beginMessage('DeleteGroupsResponse', version, 0, 3);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('DeleteGroupsResponse.throttleTimeMs');
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(4, 'DeleteGroupsResponse.results')
+    : reader.readArrayLength(4, 'DeleteGroupsResponse.results');
   const results: DeletableGroupResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DeleteGroupsResponse.results') : reader.readArrayLength(4, 'DeleteGroupsResponse.results')); count > 0; count--) results.push(decodeDeletableGroupResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteGroupsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeDeletableGroupResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteGroupsResponse')
+    : undefined;
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -40,7 +49,9 @@ export function encodeDeleteGroupsResponse(
   writer.beginMessage('DeleteGroupsResponse', version, 0, 3);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'DeleteGroupsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.results, 'DeleteGroupsResponse.results') : writer.writeArrayLength(message.results, 'DeleteGroupsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'DeleteGroupsResponse.results')
+    : writer.writeArrayLength(message.results, 'DeleteGroupsResponse.results');
   for (const item of message.results) encodeDeletableGroupResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteGroupsResponse.unknownTags');
@@ -57,7 +68,9 @@ export interface DeletableGroupResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeletableGroupResult(fields: Partial<DeletableGroupResult> = {}): DeletableGroupResult {
+export function createDeletableGroupResult(
+  fields: Partial<DeletableGroupResult> = {},
+): DeletableGroupResult {
   return {
     groupId: fields.groupId ?? '',
     errorCode: fields.errorCode ?? 0,
@@ -68,10 +81,15 @@ export function createDeletableGroupResult(fields: Partial<DeletableGroupResult>
 
 export function decodeDeletableGroupResult(reader: Reader, version: number): DeletableGroupResult {
   const flexible = version >= 2;
-  const groupId: string = (flexible ? reader.readCompactString('DeletableGroupResult.groupId') : reader.readString('DeletableGroupResult.groupId'));
+  const groupId: string = flexible
+    ? reader.readCompactString('DeletableGroupResult.groupId')
+    : reader.readString('DeletableGroupResult.groupId');
   const errorCode: number = reader.readInt16('DeletableGroupResult.errorCode');
-  const errorMessage: string | null = version >= 3 ? reader.readCompactNullableString('DeletableGroupResult.errorMessage') : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeletableGroupResult') : undefined;
+  const errorMessage: string | null =
+    version >= 3 ? reader.readCompactNullableString('DeletableGroupResult.errorMessage') : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeletableGroupResult')
+    : undefined;
   return { groupId, errorCode, errorMessage, unknownTags };
 }
 
@@ -81,7 +99,9 @@ export function encodeDeletableGroupResult(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.groupId, 'DeletableGroupResult.groupId') : writer.writeString(message.groupId, 'DeletableGroupResult.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'DeletableGroupResult.groupId')
+    : writer.writeString(message.groupId, 'DeletableGroupResult.groupId');
   writer.writeInt16(message.errorCode, 'DeletableGroupResult.errorCode');
   if (version >= 3) {
     writer.writeCompactNullableString(message.errorMessage, 'DeletableGroupResult.errorMessage');

@@ -14,7 +14,9 @@ export interface DeleteRecordsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsRequest(fields: Partial<DeleteRecordsRequest> = {}): DeleteRecordsRequest {
+export function createDeleteRecordsRequest(
+  fields: Partial<DeleteRecordsRequest> = {},
+): DeleteRecordsRequest {
   return {
     topics: fields.topics ?? [],
     timeoutMs: fields.timeoutMs ?? 0,
@@ -25,10 +27,17 @@ export function createDeleteRecordsRequest(fields: Partial<DeleteRecordsRequest>
 export function decodeDeleteRecordsRequest(reader: Reader, version: number): DeleteRecordsRequest {
   reader.beginMessage('DeleteRecordsRequest', version, 0, 2);
   const flexible = version >= 2;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'DeleteRecordsRequest.topics')
+    : reader.readArrayLength(3, 'DeleteRecordsRequest.topics');
   const topics: DeleteRecordsTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'DeleteRecordsRequest.topics') : reader.readArrayLength(3, 'DeleteRecordsRequest.topics')); count > 0; count--) topics.push(decodeDeleteRecordsTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDeleteRecordsTopic(reader, version));
+  }
   const timeoutMs: number = reader.readInt32('DeleteRecordsRequest.timeoutMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsRequest')
+    : undefined;
   return { topics, timeoutMs, unknownTags };
 }
 
@@ -39,7 +48,9 @@ export function encodeDeleteRecordsRequest(
 ): void {
   writer.beginMessage('DeleteRecordsRequest', version, 0, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'DeleteRecordsRequest.topics') : writer.writeArrayLength(message.topics, 'DeleteRecordsRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'DeleteRecordsRequest.topics')
+    : writer.writeArrayLength(message.topics, 'DeleteRecordsRequest.topics');
   for (const item of message.topics) encodeDeleteRecordsTopic(writer, item, version);
   writer.writeInt32(message.timeoutMs, 'DeleteRecordsRequest.timeoutMs');
   if (flexible) {
@@ -56,7 +67,9 @@ export interface DeleteRecordsTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsTopic(fields: Partial<DeleteRecordsTopic> = {}): DeleteRecordsTopic {
+export function createDeleteRecordsTopic(
+  fields: Partial<DeleteRecordsTopic> = {},
+): DeleteRecordsTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -66,10 +79,19 @@ export function createDeleteRecordsTopic(fields: Partial<DeleteRecordsTopic> = {
 
 export function decodeDeleteRecordsTopic(reader: Reader, version: number): DeleteRecordsTopic {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('DeleteRecordsTopic.name') : reader.readString('DeleteRecordsTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('DeleteRecordsTopic.name')
+    : reader.readString('DeleteRecordsTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(12, 'DeleteRecordsTopic.partitions')
+    : reader.readArrayLength(12, 'DeleteRecordsTopic.partitions');
   const partitions: DeleteRecordsPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(12, 'DeleteRecordsTopic.partitions') : reader.readArrayLength(12, 'DeleteRecordsTopic.partitions')); count > 0; count--) partitions.push(decodeDeleteRecordsPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeDeleteRecordsPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -79,8 +101,12 @@ export function encodeDeleteRecordsTopic(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'DeleteRecordsTopic.name') : writer.writeString(message.name, 'DeleteRecordsTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'DeleteRecordsTopic.partitions') : writer.writeArrayLength(message.partitions, 'DeleteRecordsTopic.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'DeleteRecordsTopic.name')
+    : writer.writeString(message.name, 'DeleteRecordsTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'DeleteRecordsTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'DeleteRecordsTopic.partitions');
   for (const item of message.partitions) encodeDeleteRecordsPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteRecordsTopic.unknownTags');
@@ -96,7 +122,9 @@ export interface DeleteRecordsPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsPartition(fields: Partial<DeleteRecordsPartition> = {}): DeleteRecordsPartition {
+export function createDeleteRecordsPartition(
+  fields: Partial<DeleteRecordsPartition> = {},
+): DeleteRecordsPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     offset: fields.offset ?? 0n,
@@ -104,11 +132,16 @@ export function createDeleteRecordsPartition(fields: Partial<DeleteRecordsPartit
   };
 }
 
-export function decodeDeleteRecordsPartition(reader: Reader, version: number): DeleteRecordsPartition {
+export function decodeDeleteRecordsPartition(
+  reader: Reader,
+  version: number,
+): DeleteRecordsPartition {
   const flexible = version >= 2;
   const partitionIndex: number = reader.readInt32('DeleteRecordsPartition.partitionIndex');
   const offset: bigint = reader.readInt64('DeleteRecordsPartition.offset');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsPartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsPartition')
+    : undefined;
   return { partitionIndex, offset, unknownTags };
 }
 

@@ -14,7 +14,9 @@ export interface DeleteRecordsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsResponse(fields: Partial<DeleteRecordsResponse> = {}): DeleteRecordsResponse {
+export function createDeleteRecordsResponse(
+  fields: Partial<DeleteRecordsResponse> = {},
+): DeleteRecordsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -22,13 +24,23 @@ export function createDeleteRecordsResponse(fields: Partial<DeleteRecordsRespons
   };
 }
 
-export function decodeDeleteRecordsResponse(reader: Reader, version: number): DeleteRecordsResponse {
+export function decodeDeleteRecordsResponse(
+  reader: Reader,
+  version: number,
+): DeleteRecordsResponse {
   reader.beginMessage('DeleteRecordsResponse', version, 0, 2);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('DeleteRecordsResponse.throttleTimeMs');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'DeleteRecordsResponse.topics')
+    : reader.readArrayLength(3, 'DeleteRecordsResponse.topics');
   const topics: DeleteRecordsTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'DeleteRecordsResponse.topics') : reader.readArrayLength(3, 'DeleteRecordsResponse.topics')); count > 0; count--) topics.push(decodeDeleteRecordsTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDeleteRecordsTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeDeleteRecordsResponse(
   writer.beginMessage('DeleteRecordsResponse', version, 0, 2);
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'DeleteRecordsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'DeleteRecordsResponse.topics') : writer.writeArrayLength(message.topics, 'DeleteRecordsResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'DeleteRecordsResponse.topics')
+    : writer.writeArrayLength(message.topics, 'DeleteRecordsResponse.topics');
   for (const item of message.topics) encodeDeleteRecordsTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteRecordsResponse.unknownTags');
@@ -56,7 +70,9 @@ export interface DeleteRecordsTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsTopicResult(fields: Partial<DeleteRecordsTopicResult> = {}): DeleteRecordsTopicResult {
+export function createDeleteRecordsTopicResult(
+  fields: Partial<DeleteRecordsTopicResult> = {},
+): DeleteRecordsTopicResult {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -64,12 +80,24 @@ export function createDeleteRecordsTopicResult(fields: Partial<DeleteRecordsTopi
   };
 }
 
-export function decodeDeleteRecordsTopicResult(reader: Reader, version: number): DeleteRecordsTopicResult {
+export function decodeDeleteRecordsTopicResult(
+  reader: Reader,
+  version: number,
+): DeleteRecordsTopicResult {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('DeleteRecordsTopicResult.name') : reader.readString('DeleteRecordsTopicResult.name'));
+  const name: string = flexible
+    ? reader.readCompactString('DeleteRecordsTopicResult.name')
+    : reader.readString('DeleteRecordsTopicResult.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'DeleteRecordsTopicResult.partitions')
+    : reader.readArrayLength(14, 'DeleteRecordsTopicResult.partitions');
   const partitions: DeleteRecordsPartitionResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'DeleteRecordsTopicResult.partitions') : reader.readArrayLength(14, 'DeleteRecordsTopicResult.partitions')); count > 0; count--) partitions.push(decodeDeleteRecordsPartitionResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsTopicResult') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeDeleteRecordsPartitionResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsTopicResult')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -79,8 +107,12 @@ export function encodeDeleteRecordsTopicResult(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'DeleteRecordsTopicResult.name') : writer.writeString(message.name, 'DeleteRecordsTopicResult.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'DeleteRecordsTopicResult.partitions') : writer.writeArrayLength(message.partitions, 'DeleteRecordsTopicResult.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'DeleteRecordsTopicResult.name')
+    : writer.writeString(message.name, 'DeleteRecordsTopicResult.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'DeleteRecordsTopicResult.partitions')
+    : writer.writeArrayLength(message.partitions, 'DeleteRecordsTopicResult.partitions');
   for (const item of message.partitions) encodeDeleteRecordsPartitionResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteRecordsTopicResult.unknownTags');
@@ -97,7 +129,9 @@ export interface DeleteRecordsPartitionResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteRecordsPartitionResult(fields: Partial<DeleteRecordsPartitionResult> = {}): DeleteRecordsPartitionResult {
+export function createDeleteRecordsPartitionResult(
+  fields: Partial<DeleteRecordsPartitionResult> = {},
+): DeleteRecordsPartitionResult {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     lowWatermark: fields.lowWatermark ?? 0n,
@@ -106,12 +140,17 @@ export function createDeleteRecordsPartitionResult(fields: Partial<DeleteRecords
   };
 }
 
-export function decodeDeleteRecordsPartitionResult(reader: Reader, version: number): DeleteRecordsPartitionResult {
+export function decodeDeleteRecordsPartitionResult(
+  reader: Reader,
+  version: number,
+): DeleteRecordsPartitionResult {
   const flexible = version >= 2;
   const partitionIndex: number = reader.readInt32('DeleteRecordsPartitionResult.partitionIndex');
   const lowWatermark: bigint = reader.readInt64('DeleteRecordsPartitionResult.lowWatermark');
   const errorCode: number = reader.readInt16('DeleteRecordsPartitionResult.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteRecordsPartitionResult') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteRecordsPartitionResult')
+    : undefined;
   return { partitionIndex, lowWatermark, errorCode, unknownTags };
 }
 

@@ -14,7 +14,9 @@ export interface DeleteShareGroupOffsetsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupOffsetsRequest(fields: Partial<DeleteShareGroupOffsetsRequest> = {}): DeleteShareGroupOffsetsRequest {
+export function createDeleteShareGroupOffsetsRequest(
+  fields: Partial<DeleteShareGroupOffsetsRequest> = {},
+): DeleteShareGroupOffsetsRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -22,12 +24,20 @@ export function createDeleteShareGroupOffsetsRequest(fields: Partial<DeleteShare
   };
 }
 
-export function decodeDeleteShareGroupOffsetsRequest(reader: Reader, version: number): DeleteShareGroupOffsetsRequest {
+export function decodeDeleteShareGroupOffsetsRequest(
+  reader: Reader,
+  version: number,
+): DeleteShareGroupOffsetsRequest {
   reader.beginMessage('DeleteShareGroupOffsetsRequest', version, 0, 0);
   const groupId: string = reader.readCompactString('DeleteShareGroupOffsetsRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(2, 'DeleteShareGroupOffsetsRequest.topics');
   const topics: DeleteShareGroupOffsetsRequestTopic[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'DeleteShareGroupOffsetsRequest.topics'); count > 0; count--) topics.push(decodeDeleteShareGroupOffsetsRequestTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupOffsetsRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDeleteShareGroupOffsetsRequestTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DeleteShareGroupOffsetsRequest',
+  );
   return { groupId, topics, unknownTags };
 }
 
@@ -39,7 +49,8 @@ export function encodeDeleteShareGroupOffsetsRequest(
   writer.beginMessage('DeleteShareGroupOffsetsRequest', version, 0, 0);
   writer.writeCompactString(message.groupId, 'DeleteShareGroupOffsetsRequest.groupId');
   writer.writeCompactArrayLength(message.topics, 'DeleteShareGroupOffsetsRequest.topics');
-  for (const item of message.topics) encodeDeleteShareGroupOffsetsRequestTopic(writer, item, version);
+  for (const item of message.topics)
+    encodeDeleteShareGroupOffsetsRequestTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'DeleteShareGroupOffsetsRequest.unknownTags');
 }
 
@@ -49,16 +60,25 @@ export interface DeleteShareGroupOffsetsRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupOffsetsRequestTopic(fields: Partial<DeleteShareGroupOffsetsRequestTopic> = {}): DeleteShareGroupOffsetsRequestTopic {
+export function createDeleteShareGroupOffsetsRequestTopic(
+  fields: Partial<DeleteShareGroupOffsetsRequestTopic> = {},
+): DeleteShareGroupOffsetsRequestTopic {
   return {
     topicName: fields.topicName ?? '',
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDeleteShareGroupOffsetsRequestTopic(reader: Reader, _version: number): DeleteShareGroupOffsetsRequestTopic {
-  const topicName: string = reader.readCompactString('DeleteShareGroupOffsetsRequestTopic.topicName');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupOffsetsRequestTopic');
+export function decodeDeleteShareGroupOffsetsRequestTopic(
+  reader: Reader,
+  _version: number,
+): DeleteShareGroupOffsetsRequestTopic {
+  const topicName: string = reader.readCompactString(
+    'DeleteShareGroupOffsetsRequestTopic.topicName',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DeleteShareGroupOffsetsRequestTopic',
+  );
   return { topicName, unknownTags };
 }
 

@@ -17,7 +17,9 @@ export interface DeleteShareGroupOffsetsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupOffsetsResponse(fields: Partial<DeleteShareGroupOffsetsResponse> = {}): DeleteShareGroupOffsetsResponse {
+export function createDeleteShareGroupOffsetsResponse(
+  fields: Partial<DeleteShareGroupOffsetsResponse> = {},
+): DeleteShareGroupOffsetsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -27,14 +29,27 @@ export function createDeleteShareGroupOffsetsResponse(fields: Partial<DeleteShar
   };
 }
 
-export function decodeDeleteShareGroupOffsetsResponse(reader: Reader, version: number): DeleteShareGroupOffsetsResponse {
+export function decodeDeleteShareGroupOffsetsResponse(
+  reader: Reader,
+  version: number,
+): DeleteShareGroupOffsetsResponse {
   reader.beginMessage('DeleteShareGroupOffsetsResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('DeleteShareGroupOffsetsResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('DeleteShareGroupOffsetsResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DeleteShareGroupOffsetsResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DeleteShareGroupOffsetsResponse.errorMessage',
+  );
+  const responsesCount = reader.readCompactArrayLength(
+    21,
+    'DeleteShareGroupOffsetsResponse.responses',
+  );
   const responses: DeleteShareGroupOffsetsResponseTopic[] = [];
-  for (let count = reader.readCompactArrayLength(21, 'DeleteShareGroupOffsetsResponse.responses'); count > 0; count--) responses.push(decodeDeleteShareGroupOffsetsResponseTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupOffsetsResponse');
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeDeleteShareGroupOffsetsResponseTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DeleteShareGroupOffsetsResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, responses, unknownTags };
 }
 
@@ -46,9 +61,13 @@ export function encodeDeleteShareGroupOffsetsResponse(
   writer.beginMessage('DeleteShareGroupOffsetsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'DeleteShareGroupOffsetsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'DeleteShareGroupOffsetsResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DeleteShareGroupOffsetsResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DeleteShareGroupOffsetsResponse.errorMessage',
+  );
   writer.writeCompactArrayLength(message.responses, 'DeleteShareGroupOffsetsResponse.responses');
-  for (const item of message.responses) encodeDeleteShareGroupOffsetsResponseTopic(writer, item, version);
+  for (const item of message.responses)
+    encodeDeleteShareGroupOffsetsResponseTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'DeleteShareGroupOffsetsResponse.unknownTags');
 }
 
@@ -61,7 +80,9 @@ export interface DeleteShareGroupOffsetsResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupOffsetsResponseTopic(fields: Partial<DeleteShareGroupOffsetsResponseTopic> = {}): DeleteShareGroupOffsetsResponseTopic {
+export function createDeleteShareGroupOffsetsResponseTopic(
+  fields: Partial<DeleteShareGroupOffsetsResponseTopic> = {},
+): DeleteShareGroupOffsetsResponseTopic {
   return {
     topicName: fields.topicName ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -71,12 +92,21 @@ export function createDeleteShareGroupOffsetsResponseTopic(fields: Partial<Delet
   };
 }
 
-export function decodeDeleteShareGroupOffsetsResponseTopic(reader: Reader, _version: number): DeleteShareGroupOffsetsResponseTopic {
-  const topicName: string = reader.readCompactString('DeleteShareGroupOffsetsResponseTopic.topicName');
+export function decodeDeleteShareGroupOffsetsResponseTopic(
+  reader: Reader,
+  _version: number,
+): DeleteShareGroupOffsetsResponseTopic {
+  const topicName: string = reader.readCompactString(
+    'DeleteShareGroupOffsetsResponseTopic.topicName',
+  );
   const topicId: string = reader.readUuid('DeleteShareGroupOffsetsResponseTopic.topicId');
   const errorCode: number = reader.readInt16('DeleteShareGroupOffsetsResponseTopic.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DeleteShareGroupOffsetsResponseTopic.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupOffsetsResponseTopic');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DeleteShareGroupOffsetsResponseTopic.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DeleteShareGroupOffsetsResponseTopic',
+  );
   return { topicName, topicId, errorCode, errorMessage, unknownTags };
 }
 
@@ -88,7 +118,10 @@ export function encodeDeleteShareGroupOffsetsResponseTopic(
   writer.writeCompactString(message.topicName, 'DeleteShareGroupOffsetsResponseTopic.topicName');
   writer.writeUuid(message.topicId, 'DeleteShareGroupOffsetsResponseTopic.topicId');
   writer.writeInt16(message.errorCode, 'DeleteShareGroupOffsetsResponseTopic.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DeleteShareGroupOffsetsResponseTopic.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DeleteShareGroupOffsetsResponseTopic.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'DeleteShareGroupOffsetsResponseTopic.unknownTags');
 }
 

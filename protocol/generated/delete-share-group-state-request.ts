@@ -15,7 +15,9 @@ export interface DeleteShareGroupStateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupStateRequest(fields: Partial<DeleteShareGroupStateRequest> = {}): DeleteShareGroupStateRequest {
+export function createDeleteShareGroupStateRequest(
+  fields: Partial<DeleteShareGroupStateRequest> = {},
+): DeleteShareGroupStateRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -23,11 +25,17 @@ export function createDeleteShareGroupStateRequest(fields: Partial<DeleteShareGr
   };
 }
 
-export function decodeDeleteShareGroupStateRequest(reader: Reader, version: number): DeleteShareGroupStateRequest {
+export function decodeDeleteShareGroupStateRequest(
+  reader: Reader,
+  version: number,
+): DeleteShareGroupStateRequest {
   reader.beginMessage('DeleteShareGroupStateRequest', version, 0, 0);
   const groupId: string = reader.readCompactString('DeleteShareGroupStateRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(18, 'DeleteShareGroupStateRequest.topics');
   const topics: DeleteStateData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'DeleteShareGroupStateRequest.topics'); count > 0; count--) topics.push(decodeDeleteStateData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDeleteStateData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupStateRequest');
   return { groupId, topics, unknownTags };
 }
@@ -61,8 +69,11 @@ export function createDeleteStateData(fields: Partial<DeleteStateData> = {}): De
 
 export function decodeDeleteStateData(reader: Reader, version: number): DeleteStateData {
   const topicId: string = reader.readUuid('DeleteStateData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(5, 'DeleteStateData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'DeleteStateData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteStateData');
   return { topicId, partitions, unknownTags };
 }

@@ -14,17 +14,25 @@ export interface DeleteShareGroupStateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteShareGroupStateResponse(fields: Partial<DeleteShareGroupStateResponse> = {}): DeleteShareGroupStateResponse {
+export function createDeleteShareGroupStateResponse(
+  fields: Partial<DeleteShareGroupStateResponse> = {},
+): DeleteShareGroupStateResponse {
   return {
     results: fields.results ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDeleteShareGroupStateResponse(reader: Reader, version: number): DeleteShareGroupStateResponse {
+export function decodeDeleteShareGroupStateResponse(
+  reader: Reader,
+  version: number,
+): DeleteShareGroupStateResponse {
   reader.beginMessage('DeleteShareGroupStateResponse', version, 0, 0);
+  const resultsCount = reader.readCompactArrayLength(18, 'DeleteShareGroupStateResponse.results');
   const results: DeleteStateResult[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'DeleteShareGroupStateResponse.results'); count > 0; count--) results.push(decodeDeleteStateResult(reader, version));
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeDeleteStateResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteShareGroupStateResponse');
   return { results, unknownTags };
 }
@@ -47,7 +55,9 @@ export interface DeleteStateResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteStateResult(fields: Partial<DeleteStateResult> = {}): DeleteStateResult {
+export function createDeleteStateResult(
+  fields: Partial<DeleteStateResult> = {},
+): DeleteStateResult {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -57,8 +67,11 @@ export function createDeleteStateResult(fields: Partial<DeleteStateResult> = {})
 
 export function decodeDeleteStateResult(reader: Reader, version: number): DeleteStateResult {
   const topicId: string = reader.readUuid('DeleteStateResult.topicId');
+  const partitionsCount = reader.readCompactArrayLength(8, 'DeleteStateResult.partitions');
   const partitions: PartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'DeleteStateResult.partitions'); count > 0; count--) partitions.push(decodePartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DeleteStateResult');
   return { topicId, partitions, unknownTags };
 }
@@ -94,7 +107,9 @@ export function createPartitionResult(fields: Partial<PartitionResult> = {}): Pa
 export function decodePartitionResult(reader: Reader, _version: number): PartitionResult {
   const partition: number = reader.readInt32('PartitionResult.partition');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResult.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResult');
   return { partition, errorCode, errorMessage, unknownTags };
 }

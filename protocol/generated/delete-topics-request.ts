@@ -16,7 +16,9 @@ export interface DeleteTopicsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteTopicsRequest(fields: Partial<DeleteTopicsRequest> = {}): DeleteTopicsRequest {
+export function createDeleteTopicsRequest(
+  fields: Partial<DeleteTopicsRequest> = {},
+): DeleteTopicsRequest {
   return {
     topics: fields.topics ?? [],
     topicNames: fields.topicNames ?? [],
@@ -28,12 +30,30 @@ export function createDeleteTopicsRequest(fields: Partial<DeleteTopicsRequest> =
 export function decodeDeleteTopicsRequest(reader: Reader, version: number): DeleteTopicsRequest {
   reader.beginMessage('DeleteTopicsRequest', version, 1, 6);
   const flexible = version >= 4;
+  const topicsCount =
+    version >= 6 ? reader.readCompactArrayLength(18, 'DeleteTopicsRequest.topics') : 0;
   const topics: DeleteTopicState[] = [];
-  for (let count = version >= 6 ? reader.readCompactArrayLength(18, 'DeleteTopicsRequest.topics') : 0; count > 0; count--) topics.push(decodeDeleteTopicState(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDeleteTopicState(reader, version));
+  }
+  const topicNamesCount =
+    version <= 5
+      ? flexible
+        ? reader.readCompactArrayLength(1, 'DeleteTopicsRequest.topicNames')
+        : reader.readArrayLength(1, 'DeleteTopicsRequest.topicNames')
+      : 0;
   const topicNames: string[] = [];
-  for (let count = version <= 5 ? (flexible ? reader.readCompactArrayLength(1, 'DeleteTopicsRequest.topicNames') : reader.readArrayLength(1, 'DeleteTopicsRequest.topicNames')) : 0; count > 0; count--) topicNames.push((flexible ? reader.readCompactString('DeleteTopicsRequest.topicNames') : reader.readString('DeleteTopicsRequest.topicNames')));
+  for (let left = topicNamesCount; left > 0; left--) {
+    topicNames.push(
+      flexible
+        ? reader.readCompactString('DeleteTopicsRequest.topicNames')
+        : reader.readString('DeleteTopicsRequest.topicNames'),
+    );
+  }
   const timeoutMs: number = reader.readInt32('DeleteTopicsRequest.timeoutMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteTopicsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteTopicsRequest')
+    : undefined;
   return { topics, topicNames, timeoutMs, unknownTags };
 }
 
@@ -51,8 +71,13 @@ export function encodeDeleteTopicsRequest(
     throw writer.unsupportedField('DeleteTopicsRequest.topics');
   }
   if (version <= 5) {
-    (flexible ? writer.writeCompactArrayLength(message.topicNames, 'DeleteTopicsRequest.topicNames') : writer.writeArrayLength(message.topicNames, 'DeleteTopicsRequest.topicNames'));
-    for (const item of message.topicNames) (flexible ? writer.writeCompactString(item, 'DeleteTopicsRequest.topicNames') : writer.writeString(item, 'DeleteTopicsRequest.topicNames'));
+    flexible
+      ? writer.writeCompactArrayLength(message.topicNames, 'DeleteTopicsRequest.topicNames')
+      : writer.writeArrayLength(message.topicNames, 'DeleteTopicsRequest.topicNames');
+    for (const item of message.topicNames)
+      flexible
+        ? writer.writeCompactString(item, 'DeleteTopicsRequest.topicNames')
+        : writer.writeString(item, 'DeleteTopicsRequest.topicNames');
   }
   writer.writeInt32(message.timeoutMs, 'DeleteTopicsRequest.timeoutMs');
   if (flexible) {

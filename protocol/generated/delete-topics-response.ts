@@ -15,7 +15,9 @@ export interface DeleteTopicsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeleteTopicsResponse(fields: Partial<DeleteTopicsResponse> = {}): DeleteTopicsResponse {
+export function createDeleteTopicsResponse(
+  fields: Partial<DeleteTopicsResponse> = {},
+): DeleteTopicsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     responses: fields.responses ?? [],
@@ -27,9 +29,16 @@ export function decodeDeleteTopicsResponse(reader: Reader, version: number): Del
   reader.beginMessage('DeleteTopicsResponse', version, 1, 6);
   const flexible = version >= 4;
   const throttleTimeMs: number = reader.readInt32('DeleteTopicsResponse.throttleTimeMs');
+  const responsesCount = flexible
+    ? reader.readCompactArrayLength(4, 'DeleteTopicsResponse.responses')
+    : reader.readArrayLength(4, 'DeleteTopicsResponse.responses');
   const responses: DeletableTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DeleteTopicsResponse.responses') : reader.readArrayLength(4, 'DeleteTopicsResponse.responses')); count > 0; count--) responses.push(decodeDeletableTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeleteTopicsResponse') : undefined;
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeDeletableTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeleteTopicsResponse')
+    : undefined;
   return { throttleTimeMs, responses, unknownTags };
 }
 
@@ -41,7 +50,9 @@ export function encodeDeleteTopicsResponse(
   writer.beginMessage('DeleteTopicsResponse', version, 1, 6);
   const flexible = version >= 4;
   writer.writeInt32(message.throttleTimeMs, 'DeleteTopicsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.responses, 'DeleteTopicsResponse.responses') : writer.writeArrayLength(message.responses, 'DeleteTopicsResponse.responses'));
+  flexible
+    ? writer.writeCompactArrayLength(message.responses, 'DeleteTopicsResponse.responses')
+    : writer.writeArrayLength(message.responses, 'DeleteTopicsResponse.responses');
   for (const item of message.responses) encodeDeletableTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DeleteTopicsResponse.unknownTags');
@@ -59,7 +70,9 @@ export interface DeletableTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDeletableTopicResult(fields: Partial<DeletableTopicResult> = {}): DeletableTopicResult {
+export function createDeletableTopicResult(
+  fields: Partial<DeletableTopicResult> = {},
+): DeletableTopicResult {
   return {
     name: fields.name === undefined ? '' : fields.name,
     topicId: fields.topicId ?? zeroUuid,
@@ -71,11 +84,21 @@ export function createDeletableTopicResult(fields: Partial<DeletableTopicResult>
 
 export function decodeDeletableTopicResult(reader: Reader, version: number): DeletableTopicResult {
   const flexible = version >= 4;
-  const name: string | null = version >= 6 ? (flexible ? reader.readCompactNullableString('DeletableTopicResult.name') : reader.readNullableString('DeletableTopicResult.name')) : (flexible ? reader.readCompactString('DeletableTopicResult.name') : reader.readString('DeletableTopicResult.name'));
+  const name: string | null =
+    version >= 6
+      ? flexible
+        ? reader.readCompactNullableString('DeletableTopicResult.name')
+        : reader.readNullableString('DeletableTopicResult.name')
+      : flexible
+        ? reader.readCompactString('DeletableTopicResult.name')
+        : reader.readString('DeletableTopicResult.name');
   const topicId: string = version >= 6 ? reader.readUuid('DeletableTopicResult.topicId') : zeroUuid;
   const errorCode: number = reader.readInt16('DeletableTopicResult.errorCode');
-  const errorMessage: string | null = version >= 5 ? reader.readCompactNullableString('DeletableTopicResult.errorMessage') : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DeletableTopicResult') : undefined;
+  const errorMessage: string | null =
+    version >= 5 ? reader.readCompactNullableString('DeletableTopicResult.errorMessage') : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DeletableTopicResult')
+    : undefined;
   return { name, topicId, errorCode, errorMessage, unknownTags };
 }
 
@@ -85,7 +108,13 @@ export function encodeDeletableTopicResult(
   version: number,
 ): void {
   const flexible = version >= 4;
-  version >= 6 ? (flexible ? writer.writeCompactNullableString(message.name, 'DeletableTopicResult.name') : writer.writeNullableString(message.name, 'DeletableTopicResult.name')) : (flexible ? writer.writeCompactString(message.name, 'DeletableTopicResult.name') : writer.writeString(message.name, 'DeletableTopicResult.name'));
+  version >= 6
+    ? flexible
+      ? writer.writeCompactNullableString(message.name, 'DeletableTopicResult.name')
+      : writer.writeNullableString(message.name, 'DeletableTopicResult.name')
+    : flexible
+      ? writer.writeCompactString(message.name, 'DeletableTopicResult.name')
+      : writer.writeString(message.name, 'DeletableTopicResult.name');
   if (version >= 6) {
     writer.writeUuid(message.topicId, 'DeletableTopicResult.topicId');
   }

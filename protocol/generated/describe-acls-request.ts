@@ -19,7 +19,9 @@ export interface DescribeAclsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeAclsRequest(fields: Partial<DescribeAclsRequest> = {}): DescribeAclsRequest {
+export function createDescribeAclsRequest(
+  fields: Partial<DescribeAclsRequest> = {},
+): DescribeAclsRequest {
   return {
     resourceTypeFilter: fields.resourceTypeFilter ?? 0,
     resourceNameFilter: fields.resourceNameFilter === undefined ? '' : fields.resourceNameFilter,
@@ -36,14 +38,31 @@ export function decodeDescribeAclsRequest(reader: Reader, version: number): Desc
   reader.beginMessage('DescribeAclsRequest', version, 1, 3);
   const flexible = version >= 2;
   const resourceTypeFilter: number = reader.readInt8('DescribeAclsRequest.resourceTypeFilter');
-  const resourceNameFilter: string | null = (flexible ? reader.readCompactNullableString('DescribeAclsRequest.resourceNameFilter') : reader.readNullableString('DescribeAclsRequest.resourceNameFilter'));
+  const resourceNameFilter: string | null = flexible
+    ? reader.readCompactNullableString('DescribeAclsRequest.resourceNameFilter')
+    : reader.readNullableString('DescribeAclsRequest.resourceNameFilter');
   const patternTypeFilter: number = reader.readInt8('DescribeAclsRequest.patternTypeFilter');
-  const principalFilter: string | null = (flexible ? reader.readCompactNullableString('DescribeAclsRequest.principalFilter') : reader.readNullableString('DescribeAclsRequest.principalFilter'));
-  const hostFilter: string | null = (flexible ? reader.readCompactNullableString('DescribeAclsRequest.hostFilter') : reader.readNullableString('DescribeAclsRequest.hostFilter'));
+  const principalFilter: string | null = flexible
+    ? reader.readCompactNullableString('DescribeAclsRequest.principalFilter')
+    : reader.readNullableString('DescribeAclsRequest.principalFilter');
+  const hostFilter: string | null = flexible
+    ? reader.readCompactNullableString('DescribeAclsRequest.hostFilter')
+    : reader.readNullableString('DescribeAclsRequest.hostFilter');
   const operation: number = reader.readInt8('DescribeAclsRequest.operation');
   const permissionType: number = reader.readInt8('DescribeAclsRequest.permissionType');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeAclsRequest') : undefined;
-  return { resourceTypeFilter, resourceNameFilter, patternTypeFilter, principalFilter, hostFilter, operation, permissionType, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeAclsRequest')
+    : undefined;
+  return {
+    resourceTypeFilter,
+    resourceNameFilter,
+    patternTypeFilter,
+    principalFilter,
+    hostFilter,
+    operation,
+    permissionType,
+    unknownTags,
+  };
 }
 
 export function encodeDescribeAclsRequest(
@@ -54,10 +73,25 @@ export function encodeDescribeAclsRequest(
   writer.beginMessage('DescribeAclsRequest', version, 1, 3);
   const flexible = version >= 2;
   writer.writeInt8(message.resourceTypeFilter, 'DescribeAclsRequest.resourceTypeFilter');
-  (flexible ? writer.writeCompactNullableString(message.resourceNameFilter, 'DescribeAclsRequest.resourceNameFilter') : writer.writeNullableString(message.resourceNameFilter, 'DescribeAclsRequest.resourceNameFilter'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.resourceNameFilter,
+        'DescribeAclsRequest.resourceNameFilter',
+      )
+    : writer.writeNullableString(
+        message.resourceNameFilter,
+        'DescribeAclsRequest.resourceNameFilter',
+      );
   writer.writeInt8(message.patternTypeFilter, 'DescribeAclsRequest.patternTypeFilter');
-  (flexible ? writer.writeCompactNullableString(message.principalFilter, 'DescribeAclsRequest.principalFilter') : writer.writeNullableString(message.principalFilter, 'DescribeAclsRequest.principalFilter'));
-  (flexible ? writer.writeCompactNullableString(message.hostFilter, 'DescribeAclsRequest.hostFilter') : writer.writeNullableString(message.hostFilter, 'DescribeAclsRequest.hostFilter'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.principalFilter,
+        'DescribeAclsRequest.principalFilter',
+      )
+    : writer.writeNullableString(message.principalFilter, 'DescribeAclsRequest.principalFilter');
+  flexible
+    ? writer.writeCompactNullableString(message.hostFilter, 'DescribeAclsRequest.hostFilter')
+    : writer.writeNullableString(message.hostFilter, 'DescribeAclsRequest.hostFilter');
   writer.writeInt8(message.operation, 'DescribeAclsRequest.operation');
   writer.writeInt8(message.permissionType, 'DescribeAclsRequest.permissionType');
   if (flexible) {

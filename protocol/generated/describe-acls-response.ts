@@ -16,7 +16,9 @@ export interface DescribeAclsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeAclsResponse(fields: Partial<DescribeAclsResponse> = {}): DescribeAclsResponse {
+export function createDescribeAclsResponse(
+  fields: Partial<DescribeAclsResponse> = {},
+): DescribeAclsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -31,10 +33,19 @@ export function decodeDescribeAclsResponse(reader: Reader, version: number): Des
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('DescribeAclsResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('DescribeAclsResponse.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('DescribeAclsResponse.errorMessage') : reader.readNullableString('DescribeAclsResponse.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('DescribeAclsResponse.errorMessage')
+    : reader.readNullableString('DescribeAclsResponse.errorMessage');
+  const resourcesCount = flexible
+    ? reader.readCompactArrayLength(5, 'DescribeAclsResponse.resources')
+    : reader.readArrayLength(5, 'DescribeAclsResponse.resources');
   const resources: DescribeAclsResource[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'DescribeAclsResponse.resources') : reader.readArrayLength(5, 'DescribeAclsResponse.resources')); count > 0; count--) resources.push(decodeDescribeAclsResource(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeAclsResponse') : undefined;
+  for (let left = resourcesCount; left > 0; left--) {
+    resources.push(decodeDescribeAclsResource(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeAclsResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, errorMessage, resources, unknownTags };
 }
 
@@ -47,8 +58,12 @@ export function encodeDescribeAclsResponse(
   const flexible = version >= 2;
   writer.writeInt32(message.throttleTimeMs, 'DescribeAclsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'DescribeAclsResponse.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'DescribeAclsResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'DescribeAclsResponse.errorMessage'));
-  (flexible ? writer.writeCompactArrayLength(message.resources, 'DescribeAclsResponse.resources') : writer.writeArrayLength(message.resources, 'DescribeAclsResponse.resources'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'DescribeAclsResponse.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'DescribeAclsResponse.errorMessage');
+  flexible
+    ? writer.writeCompactArrayLength(message.resources, 'DescribeAclsResponse.resources')
+    : writer.writeArrayLength(message.resources, 'DescribeAclsResponse.resources');
   for (const item of message.resources) encodeDescribeAclsResource(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeAclsResponse.unknownTags');
@@ -66,7 +81,9 @@ export interface DescribeAclsResource {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeAclsResource(fields: Partial<DescribeAclsResource> = {}): DescribeAclsResource {
+export function createDescribeAclsResource(
+  fields: Partial<DescribeAclsResource> = {},
+): DescribeAclsResource {
   return {
     resourceType: fields.resourceType ?? 0,
     resourceName: fields.resourceName ?? '',
@@ -79,11 +96,20 @@ export function createDescribeAclsResource(fields: Partial<DescribeAclsResource>
 export function decodeDescribeAclsResource(reader: Reader, version: number): DescribeAclsResource {
   const flexible = version >= 2;
   const resourceType: number = reader.readInt8('DescribeAclsResource.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('DescribeAclsResource.resourceName') : reader.readString('DescribeAclsResource.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('DescribeAclsResource.resourceName')
+    : reader.readString('DescribeAclsResource.resourceName');
   const patternType: number = reader.readInt8('DescribeAclsResource.patternType');
+  const aclsCount = flexible
+    ? reader.readCompactArrayLength(5, 'DescribeAclsResource.acls')
+    : reader.readArrayLength(5, 'DescribeAclsResource.acls');
   const acls: AclDescription[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'DescribeAclsResource.acls') : reader.readArrayLength(5, 'DescribeAclsResource.acls')); count > 0; count--) acls.push(decodeAclDescription(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeAclsResource') : undefined;
+  for (let left = aclsCount; left > 0; left--) {
+    acls.push(decodeAclDescription(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeAclsResource')
+    : undefined;
   return { resourceType, resourceName, patternType, acls, unknownTags };
 }
 
@@ -94,9 +120,13 @@ export function encodeDescribeAclsResource(
 ): void {
   const flexible = version >= 2;
   writer.writeInt8(message.resourceType, 'DescribeAclsResource.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'DescribeAclsResource.resourceName') : writer.writeString(message.resourceName, 'DescribeAclsResource.resourceName'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'DescribeAclsResource.resourceName')
+    : writer.writeString(message.resourceName, 'DescribeAclsResource.resourceName');
   writer.writeInt8(message.patternType, 'DescribeAclsResource.patternType');
-  (flexible ? writer.writeCompactArrayLength(message.acls, 'DescribeAclsResource.acls') : writer.writeArrayLength(message.acls, 'DescribeAclsResource.acls'));
+  flexible
+    ? writer.writeCompactArrayLength(message.acls, 'DescribeAclsResource.acls')
+    : writer.writeArrayLength(message.acls, 'DescribeAclsResource.acls');
   for (const item of message.acls) encodeAclDescription(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeAclsResource.unknownTags');
@@ -126,11 +156,17 @@ export function createAclDescription(fields: Partial<AclDescription> = {}): AclD
 
 export function decodeAclDescription(reader: Reader, version: number): AclDescription {
   const flexible = version >= 2;
-  const principal: string = (flexible ? reader.readCompactString('AclDescription.principal') : reader.readString('AclDescription.principal'));
-  const host: string = (flexible ? reader.readCompactString('AclDescription.host') : reader.readString('AclDescription.host'));
+  const principal: string = flexible
+    ? reader.readCompactString('AclDescription.principal')
+    : reader.readString('AclDescription.principal');
+  const host: string = flexible
+    ? reader.readCompactString('AclDescription.host')
+    : reader.readString('AclDescription.host');
   const operation: number = reader.readInt8('AclDescription.operation');
   const permissionType: number = reader.readInt8('AclDescription.permissionType');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AclDescription') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AclDescription')
+    : undefined;
   return { principal, host, operation, permissionType, unknownTags };
 }
 
@@ -140,8 +176,12 @@ export function encodeAclDescription(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.principal, 'AclDescription.principal') : writer.writeString(message.principal, 'AclDescription.principal'));
-  (flexible ? writer.writeCompactString(message.host, 'AclDescription.host') : writer.writeString(message.host, 'AclDescription.host'));
+  flexible
+    ? writer.writeCompactString(message.principal, 'AclDescription.principal')
+    : writer.writeString(message.principal, 'AclDescription.principal');
+  flexible
+    ? writer.writeCompactString(message.host, 'AclDescription.host')
+    : writer.writeString(message.host, 'AclDescription.host');
   writer.writeInt8(message.operation, 'AclDescription.operation');
   writer.writeInt8(message.permissionType, 'AclDescription.permissionType');
   if (flexible) {

@@ -14,7 +14,9 @@ export interface DescribeClientQuotasRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeClientQuotasRequest(fields: Partial<DescribeClientQuotasRequest> = {}): DescribeClientQuotasRequest {
+export function createDescribeClientQuotasRequest(
+  fields: Partial<DescribeClientQuotasRequest> = {},
+): DescribeClientQuotasRequest {
   return {
     components: fields.components ?? [],
     strict: fields.strict ?? false,
@@ -22,13 +24,23 @@ export function createDescribeClientQuotasRequest(fields: Partial<DescribeClient
   };
 }
 
-export function decodeDescribeClientQuotasRequest(reader: Reader, version: number): DescribeClientQuotasRequest {
+export function decodeDescribeClientQuotasRequest(
+  reader: Reader,
+  version: number,
+): DescribeClientQuotasRequest {
   reader.beginMessage('DescribeClientQuotasRequest', version, 0, 1);
   const flexible = version >= 1;
+  const componentsCount = flexible
+    ? reader.readCompactArrayLength(4, 'DescribeClientQuotasRequest.components')
+    : reader.readArrayLength(4, 'DescribeClientQuotasRequest.components');
   const components: ComponentData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DescribeClientQuotasRequest.components') : reader.readArrayLength(4, 'DescribeClientQuotasRequest.components')); count > 0; count--) components.push(decodeComponentData(reader, version));
+  for (let left = componentsCount; left > 0; left--) {
+    components.push(decodeComponentData(reader, version));
+  }
   const strict: boolean = reader.readBoolean('DescribeClientQuotasRequest.strict');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeClientQuotasRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeClientQuotasRequest')
+    : undefined;
   return { components, strict, unknownTags };
 }
 
@@ -39,7 +51,9 @@ export function encodeDescribeClientQuotasRequest(
 ): void {
   writer.beginMessage('DescribeClientQuotasRequest', version, 0, 1);
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactArrayLength(message.components, 'DescribeClientQuotasRequest.components') : writer.writeArrayLength(message.components, 'DescribeClientQuotasRequest.components'));
+  flexible
+    ? writer.writeCompactArrayLength(message.components, 'DescribeClientQuotasRequest.components')
+    : writer.writeArrayLength(message.components, 'DescribeClientQuotasRequest.components');
   for (const item of message.components) encodeComponentData(writer, item, version);
   writer.writeBoolean(message.strict, 'DescribeClientQuotasRequest.strict');
   if (flexible) {
@@ -68,22 +82,28 @@ export function createComponentData(fields: Partial<ComponentData> = {}): Compon
 
 export function decodeComponentData(reader: Reader, version: number): ComponentData {
   const flexible = version >= 1;
-  const entityType: string = (flexible ? reader.readCompactString('ComponentData.entityType') : reader.readString('ComponentData.entityType'));
+  const entityType: string = flexible
+    ? reader.readCompactString('ComponentData.entityType')
+    : reader.readString('ComponentData.entityType');
   const matchType: number = reader.readInt8('ComponentData.matchType');
-  const match: string | null = (flexible ? reader.readCompactNullableString('ComponentData.match') : reader.readNullableString('ComponentData.match'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ComponentData') : undefined;
+  const match: string | null = flexible
+    ? reader.readCompactNullableString('ComponentData.match')
+    : reader.readNullableString('ComponentData.match');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ComponentData')
+    : undefined;
   return { entityType, matchType, match, unknownTags };
 }
 
-export function encodeComponentData(
-  writer: Writer,
-  message: ComponentData,
-  version: number,
-): void {
+export function encodeComponentData(writer: Writer, message: ComponentData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.entityType, 'ComponentData.entityType') : writer.writeString(message.entityType, 'ComponentData.entityType'));
+  flexible
+    ? writer.writeCompactString(message.entityType, 'ComponentData.entityType')
+    : writer.writeString(message.entityType, 'ComponentData.entityType');
   writer.writeInt8(message.matchType, 'ComponentData.matchType');
-  (flexible ? writer.writeCompactNullableString(message.match, 'ComponentData.match') : writer.writeNullableString(message.match, 'ComponentData.match'));
+  flexible
+    ? writer.writeCompactNullableString(message.match, 'ComponentData.match')
+    : writer.writeNullableString(message.match, 'ComponentData.match');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ComponentData.unknownTags');
   } else {

@@ -16,7 +16,9 @@ export interface DescribeClientQuotasResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeClientQuotasResponse(fields: Partial<DescribeClientQuotasResponse> = {}): DescribeClientQuotasResponse {
+export function createDescribeClientQuotasResponse(
+  fields: Partial<DescribeClientQuotasResponse> = {},
+): DescribeClientQuotasResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,16 +28,27 @@ export function createDescribeClientQuotasResponse(fields: Partial<DescribeClien
   };
 }
 
-export function decodeDescribeClientQuotasResponse(reader: Reader, version: number): DescribeClientQuotasResponse {
+export function decodeDescribeClientQuotasResponse(
+  reader: Reader,
+  version: number,
+): DescribeClientQuotasResponse {
   reader.beginMessage('DescribeClientQuotasResponse', version, 0, 1);
   const flexible = version >= 1;
   const throttleTimeMs: number = reader.readInt32('DescribeClientQuotasResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('DescribeClientQuotasResponse.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('DescribeClientQuotasResponse.errorMessage') : reader.readNullableString('DescribeClientQuotasResponse.errorMessage'));
-  const entriesCount = (flexible ? reader.readCompactNullableArrayLength(3, 'DescribeClientQuotasResponse.entries') : reader.readNullableArrayLength(3, 'DescribeClientQuotasResponse.entries'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('DescribeClientQuotasResponse.errorMessage')
+    : reader.readNullableString('DescribeClientQuotasResponse.errorMessage');
+  const entriesCount = flexible
+    ? reader.readCompactNullableArrayLength(3, 'DescribeClientQuotasResponse.entries')
+    : reader.readNullableArrayLength(3, 'DescribeClientQuotasResponse.entries');
   const entries: EntryData[] | null = entriesCount < 0 ? null : [];
-  for (let count = entriesCount; count > 0; count--) entries?.push(decodeEntryData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeClientQuotasResponse') : undefined;
+  for (let left = entriesCount; left > 0; left--) {
+    entries?.push(decodeEntryData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeClientQuotasResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, errorMessage, entries, unknownTags };
 }
 
@@ -48,8 +61,18 @@ export function encodeDescribeClientQuotasResponse(
   const flexible = version >= 1;
   writer.writeInt32(message.throttleTimeMs, 'DescribeClientQuotasResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'DescribeClientQuotasResponse.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'DescribeClientQuotasResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'DescribeClientQuotasResponse.errorMessage'));
-  (flexible ? writer.writeCompactNullableArrayLength(message.entries, 'DescribeClientQuotasResponse.entries') : writer.writeNullableArrayLength(message.entries, 'DescribeClientQuotasResponse.entries'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.errorMessage,
+        'DescribeClientQuotasResponse.errorMessage',
+      )
+    : writer.writeNullableString(message.errorMessage, 'DescribeClientQuotasResponse.errorMessage');
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.entries,
+        'DescribeClientQuotasResponse.entries',
+      )
+    : writer.writeNullableArrayLength(message.entries, 'DescribeClientQuotasResponse.entries');
   for (const item of message.entries ?? []) encodeEntryData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeClientQuotasResponse.unknownTags');
@@ -75,23 +98,35 @@ export function createEntryData(fields: Partial<EntryData> = {}): EntryData {
 
 export function decodeEntryData(reader: Reader, version: number): EntryData {
   const flexible = version >= 1;
+  const entityCount = flexible
+    ? reader.readCompactArrayLength(3, 'EntryData.entity')
+    : reader.readArrayLength(3, 'EntryData.entity');
   const entity: EntityData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'EntryData.entity') : reader.readArrayLength(3, 'EntryData.entity')); count > 0; count--) entity.push(decodeEntityData(reader, version));
+  for (let left = entityCount; left > 0; left--) {
+    entity.push(decodeEntityData(reader, version));
+  }
+  const valuesCount = flexible
+    ? reader.readCompactArrayLength(10, 'EntryData.values')
+    : reader.readArrayLength(10, 'EntryData.values');
   const values: ValueData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(10, 'EntryData.values') : reader.readArrayLength(10, 'EntryData.values')); count > 0; count--) values.push(decodeValueData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntryData') : undefined;
+  for (let left = valuesCount; left > 0; left--) {
+    values.push(decodeValueData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntryData')
+    : undefined;
   return { entity, values, unknownTags };
 }
 
-export function encodeEntryData(
-  writer: Writer,
-  message: EntryData,
-  version: number,
-): void {
+export function encodeEntryData(writer: Writer, message: EntryData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity') : writer.writeArrayLength(message.entity, 'EntryData.entity'));
+  flexible
+    ? writer.writeCompactArrayLength(message.entity, 'EntryData.entity')
+    : writer.writeArrayLength(message.entity, 'EntryData.entity');
   for (const item of message.entity) encodeEntityData(writer, item, version);
-  (flexible ? writer.writeCompactArrayLength(message.values, 'EntryData.values') : writer.writeArrayLength(message.values, 'EntryData.values'));
+  flexible
+    ? writer.writeCompactArrayLength(message.values, 'EntryData.values')
+    : writer.writeArrayLength(message.values, 'EntryData.values');
   for (const item of message.values) encodeValueData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntryData.unknownTags');
@@ -117,20 +152,26 @@ export function createEntityData(fields: Partial<EntityData> = {}): EntityData {
 
 export function decodeEntityData(reader: Reader, version: number): EntityData {
   const flexible = version >= 1;
-  const entityType: string = (flexible ? reader.readCompactString('EntityData.entityType') : reader.readString('EntityData.entityType'));
-  const entityName: string | null = (flexible ? reader.readCompactNullableString('EntityData.entityName') : reader.readNullableString('EntityData.entityName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EntityData') : undefined;
+  const entityType: string = flexible
+    ? reader.readCompactString('EntityData.entityType')
+    : reader.readString('EntityData.entityType');
+  const entityName: string | null = flexible
+    ? reader.readCompactNullableString('EntityData.entityName')
+    : reader.readNullableString('EntityData.entityName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EntityData')
+    : undefined;
   return { entityType, entityName, unknownTags };
 }
 
-export function encodeEntityData(
-  writer: Writer,
-  message: EntityData,
-  version: number,
-): void {
+export function encodeEntityData(writer: Writer, message: EntityData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.entityType, 'EntityData.entityType') : writer.writeString(message.entityType, 'EntityData.entityType'));
-  (flexible ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName') : writer.writeNullableString(message.entityName, 'EntityData.entityName'));
+  flexible
+    ? writer.writeCompactString(message.entityType, 'EntityData.entityType')
+    : writer.writeString(message.entityType, 'EntityData.entityType');
+  flexible
+    ? writer.writeCompactNullableString(message.entityName, 'EntityData.entityName')
+    : writer.writeNullableString(message.entityName, 'EntityData.entityName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'EntityData.unknownTags');
   } else {
@@ -155,19 +196,21 @@ export function createValueData(fields: Partial<ValueData> = {}): ValueData {
 
 export function decodeValueData(reader: Reader, version: number): ValueData {
   const flexible = version >= 1;
-  const key: string = (flexible ? reader.readCompactString('ValueData.key') : reader.readString('ValueData.key'));
+  const key: string = flexible
+    ? reader.readCompactString('ValueData.key')
+    : reader.readString('ValueData.key');
   const value: number = reader.readFloat64('ValueData.value');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ValueData') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ValueData')
+    : undefined;
   return { key, value, unknownTags };
 }
 
-export function encodeValueData(
-  writer: Writer,
-  message: ValueData,
-  version: number,
-): void {
+export function encodeValueData(writer: Writer, message: ValueData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.key, 'ValueData.key') : writer.writeString(message.key, 'ValueData.key'));
+  flexible
+    ? writer.writeCompactString(message.key, 'ValueData.key')
+    : writer.writeString(message.key, 'ValueData.key');
   writer.writeFloat64(message.value, 'ValueData.value');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ValueData.unknownTags');

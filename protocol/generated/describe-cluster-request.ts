@@ -15,7 +15,9 @@ export interface DescribeClusterRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeClusterRequest(fields: Partial<DescribeClusterRequest> = {}): DescribeClusterRequest {
+export function createDescribeClusterRequest(
+  fields: Partial<DescribeClusterRequest> = {},
+): DescribeClusterRequest {
   return {
     includeClusterAuthorizedOperations: fields.includeClusterAuthorizedOperations ?? false,
     endpointType: fields.endpointType ?? 1,
@@ -24,11 +26,18 @@ export function createDescribeClusterRequest(fields: Partial<DescribeClusterRequ
   };
 }
 
-export function decodeDescribeClusterRequest(reader: Reader, version: number): DescribeClusterRequest {
+export function decodeDescribeClusterRequest(
+  reader: Reader,
+  version: number,
+): DescribeClusterRequest {
   reader.beginMessage('DescribeClusterRequest', version, 0, 2);
-  const includeClusterAuthorizedOperations: boolean = reader.readBoolean('DescribeClusterRequest.includeClusterAuthorizedOperations');
-  const endpointType: number = version >= 1 ? reader.readInt8('DescribeClusterRequest.endpointType') : 1;
-  const includeFencedBrokers: boolean = version >= 2 ? reader.readBoolean('DescribeClusterRequest.includeFencedBrokers') : false;
+  const includeClusterAuthorizedOperations: boolean = reader.readBoolean(
+    'DescribeClusterRequest.includeClusterAuthorizedOperations',
+  );
+  const endpointType: number =
+    version >= 1 ? reader.readInt8('DescribeClusterRequest.endpointType') : 1;
+  const includeFencedBrokers: boolean =
+    version >= 2 ? reader.readBoolean('DescribeClusterRequest.includeFencedBrokers') : false;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeClusterRequest');
   return { includeClusterAuthorizedOperations, endpointType, includeFencedBrokers, unknownTags };
 }
@@ -39,14 +48,20 @@ export function encodeDescribeClusterRequest(
   version: number,
 ): void {
   writer.beginMessage('DescribeClusterRequest', version, 0, 2);
-  writer.writeBoolean(message.includeClusterAuthorizedOperations, 'DescribeClusterRequest.includeClusterAuthorizedOperations');
+  writer.writeBoolean(
+    message.includeClusterAuthorizedOperations,
+    'DescribeClusterRequest.includeClusterAuthorizedOperations',
+  );
   if (version >= 1) {
     writer.writeInt8(message.endpointType, 'DescribeClusterRequest.endpointType');
   } else if (message.endpointType !== 1) {
     throw writer.unsupportedField('DescribeClusterRequest.endpointType');
   }
   if (version >= 2) {
-    writer.writeBoolean(message.includeFencedBrokers, 'DescribeClusterRequest.includeFencedBrokers');
+    writer.writeBoolean(
+      message.includeFencedBrokers,
+      'DescribeClusterRequest.includeFencedBrokers',
+    );
   } else if (message.includeFencedBrokers) {
     throw writer.unsupportedField('DescribeClusterRequest.includeFencedBrokers');
   }

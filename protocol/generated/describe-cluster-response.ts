@@ -20,7 +20,9 @@ export interface DescribeClusterResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeClusterResponse(fields: Partial<DescribeClusterResponse> = {}): DescribeClusterResponse {
+export function createDescribeClusterResponse(
+  fields: Partial<DescribeClusterResponse> = {},
+): DescribeClusterResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -34,19 +36,40 @@ export function createDescribeClusterResponse(fields: Partial<DescribeClusterRes
   };
 }
 
-export function decodeDescribeClusterResponse(reader: Reader, version: number): DescribeClusterResponse {
+export function decodeDescribeClusterResponse(
+  reader: Reader,
+  version: number,
+): DescribeClusterResponse {
   reader.beginMessage('DescribeClusterResponse', version, 0, 2);
   const throttleTimeMs: number = reader.readInt32('DescribeClusterResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('DescribeClusterResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribeClusterResponse.errorMessage');
-  const endpointType: number = version >= 1 ? reader.readInt8('DescribeClusterResponse.endpointType') : 1;
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribeClusterResponse.errorMessage',
+  );
+  const endpointType: number =
+    version >= 1 ? reader.readInt8('DescribeClusterResponse.endpointType') : 1;
   const clusterId: string = reader.readCompactString('DescribeClusterResponse.clusterId');
   const controllerId: number = reader.readInt32('DescribeClusterResponse.controllerId');
+  const brokersCount = reader.readCompactArrayLength(11, 'DescribeClusterResponse.brokers');
   const brokers: DescribeClusterBroker[] = [];
-  for (let count = reader.readCompactArrayLength(11, 'DescribeClusterResponse.brokers'); count > 0; count--) brokers.push(decodeDescribeClusterBroker(reader, version));
-  const clusterAuthorizedOperations: number = reader.readInt32('DescribeClusterResponse.clusterAuthorizedOperations');
+  for (let left = brokersCount; left > 0; left--) {
+    brokers.push(decodeDescribeClusterBroker(reader, version));
+  }
+  const clusterAuthorizedOperations: number = reader.readInt32(
+    'DescribeClusterResponse.clusterAuthorizedOperations',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeClusterResponse');
-  return { throttleTimeMs, errorCode, errorMessage, endpointType, clusterId, controllerId, brokers, clusterAuthorizedOperations, unknownTags };
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    endpointType,
+    clusterId,
+    controllerId,
+    brokers,
+    clusterAuthorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeDescribeClusterResponse(
@@ -67,7 +90,10 @@ export function encodeDescribeClusterResponse(
   writer.writeInt32(message.controllerId, 'DescribeClusterResponse.controllerId');
   writer.writeCompactArrayLength(message.brokers, 'DescribeClusterResponse.brokers');
   for (const item of message.brokers) encodeDescribeClusterBroker(writer, item, version);
-  writer.writeInt32(message.clusterAuthorizedOperations, 'DescribeClusterResponse.clusterAuthorizedOperations');
+  writer.writeInt32(
+    message.clusterAuthorizedOperations,
+    'DescribeClusterResponse.clusterAuthorizedOperations',
+  );
   writer.writeTags(message.unknownTags, 'DescribeClusterResponse.unknownTags');
 }
 
@@ -81,7 +107,9 @@ export interface DescribeClusterBroker {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeClusterBroker(fields: Partial<DescribeClusterBroker> = {}): DescribeClusterBroker {
+export function createDescribeClusterBroker(
+  fields: Partial<DescribeClusterBroker> = {},
+): DescribeClusterBroker {
   return {
     brokerId: fields.brokerId ?? 0,
     host: fields.host ?? '',
@@ -92,12 +120,16 @@ export function createDescribeClusterBroker(fields: Partial<DescribeClusterBroke
   };
 }
 
-export function decodeDescribeClusterBroker(reader: Reader, version: number): DescribeClusterBroker {
+export function decodeDescribeClusterBroker(
+  reader: Reader,
+  version: number,
+): DescribeClusterBroker {
   const brokerId: number = reader.readInt32('DescribeClusterBroker.brokerId');
   const host: string = reader.readCompactString('DescribeClusterBroker.host');
   const port: number = reader.readInt32('DescribeClusterBroker.port');
   const rack: string | null = reader.readCompactNullableString('DescribeClusterBroker.rack');
-  const isFenced: boolean = version >= 2 ? reader.readBoolean('DescribeClusterBroker.isFenced') : false;
+  const isFenced: boolean =
+    version >= 2 ? reader.readBoolean('DescribeClusterBroker.isFenced') : false;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeClusterBroker');
   return { brokerId, host, port, rack, isFenced, unknownTags };
 }

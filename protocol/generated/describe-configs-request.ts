@@ -15,7 +15,9 @@ export interface DescribeConfigsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsRequest(fields: Partial<DescribeConfigsRequest> = {}): DescribeConfigsRequest {
+export function createDescribeConfigsRequest(
+  fields: Partial<DescribeConfigsRequest> = {},
+): DescribeConfigsRequest {
   return {
     resources: fields.resources ?? [],
     includeSynonyms: fields.includeSynonyms ?? false,
@@ -24,14 +26,25 @@ export function createDescribeConfigsRequest(fields: Partial<DescribeConfigsRequ
   };
 }
 
-export function decodeDescribeConfigsRequest(reader: Reader, version: number): DescribeConfigsRequest {
+export function decodeDescribeConfigsRequest(
+  reader: Reader,
+  version: number,
+): DescribeConfigsRequest {
   reader.beginMessage('DescribeConfigsRequest', version, 1, 4);
   const flexible = version >= 4;
+  const resourcesCount = flexible
+    ? reader.readCompactArrayLength(4, 'DescribeConfigsRequest.resources')
+    : reader.readArrayLength(4, 'DescribeConfigsRequest.resources');
   const resources: DescribeConfigsResource[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DescribeConfigsRequest.resources') : reader.readArrayLength(4, 'DescribeConfigsRequest.resources')); count > 0; count--) resources.push(decodeDescribeConfigsResource(reader, version));
+  for (let left = resourcesCount; left > 0; left--) {
+    resources.push(decodeDescribeConfigsResource(reader, version));
+  }
   const includeSynonyms: boolean = reader.readBoolean('DescribeConfigsRequest.includeSynonyms');
-  const includeDocumentation: boolean = version >= 3 ? reader.readBoolean('DescribeConfigsRequest.includeDocumentation') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsRequest') : undefined;
+  const includeDocumentation: boolean =
+    version >= 3 ? reader.readBoolean('DescribeConfigsRequest.includeDocumentation') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsRequest')
+    : undefined;
   return { resources, includeSynonyms, includeDocumentation, unknownTags };
 }
 
@@ -42,11 +55,16 @@ export function encodeDescribeConfigsRequest(
 ): void {
   writer.beginMessage('DescribeConfigsRequest', version, 1, 4);
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactArrayLength(message.resources, 'DescribeConfigsRequest.resources') : writer.writeArrayLength(message.resources, 'DescribeConfigsRequest.resources'));
+  flexible
+    ? writer.writeCompactArrayLength(message.resources, 'DescribeConfigsRequest.resources')
+    : writer.writeArrayLength(message.resources, 'DescribeConfigsRequest.resources');
   for (const item of message.resources) encodeDescribeConfigsResource(writer, item, version);
   writer.writeBoolean(message.includeSynonyms, 'DescribeConfigsRequest.includeSynonyms');
   if (version >= 3) {
-    writer.writeBoolean(message.includeDocumentation, 'DescribeConfigsRequest.includeDocumentation');
+    writer.writeBoolean(
+      message.includeDocumentation,
+      'DescribeConfigsRequest.includeDocumentation',
+    );
   } else if (message.includeDocumentation) {
     throw writer.unsupportedField('DescribeConfigsRequest.includeDocumentation');
   }
@@ -65,7 +83,9 @@ export interface DescribeConfigsResource {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsResource(fields: Partial<DescribeConfigsResource> = {}): DescribeConfigsResource {
+export function createDescribeConfigsResource(
+  fields: Partial<DescribeConfigsResource> = {},
+): DescribeConfigsResource {
   return {
     resourceType: fields.resourceType ?? 0,
     resourceName: fields.resourceName ?? '',
@@ -74,14 +94,29 @@ export function createDescribeConfigsResource(fields: Partial<DescribeConfigsRes
   };
 }
 
-export function decodeDescribeConfigsResource(reader: Reader, version: number): DescribeConfigsResource {
+export function decodeDescribeConfigsResource(
+  reader: Reader,
+  version: number,
+): DescribeConfigsResource {
   const flexible = version >= 4;
   const resourceType: number = reader.readInt8('DescribeConfigsResource.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('DescribeConfigsResource.resourceName') : reader.readString('DescribeConfigsResource.resourceName'));
-  const configurationKeysCount = (flexible ? reader.readCompactNullableArrayLength(1, 'DescribeConfigsResource.configurationKeys') : reader.readNullableArrayLength(1, 'DescribeConfigsResource.configurationKeys'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('DescribeConfigsResource.resourceName')
+    : reader.readString('DescribeConfigsResource.resourceName');
+  const configurationKeysCount = flexible
+    ? reader.readCompactNullableArrayLength(1, 'DescribeConfigsResource.configurationKeys')
+    : reader.readNullableArrayLength(1, 'DescribeConfigsResource.configurationKeys');
   const configurationKeys: string[] | null = configurationKeysCount < 0 ? null : [];
-  for (let count = configurationKeysCount; count > 0; count--) configurationKeys?.push((flexible ? reader.readCompactString('DescribeConfigsResource.configurationKeys') : reader.readString('DescribeConfigsResource.configurationKeys')));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsResource') : undefined;
+  for (let left = configurationKeysCount; left > 0; left--) {
+    configurationKeys?.push(
+      flexible
+        ? reader.readCompactString('DescribeConfigsResource.configurationKeys')
+        : reader.readString('DescribeConfigsResource.configurationKeys'),
+    );
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsResource')
+    : undefined;
   return { resourceType, resourceName, configurationKeys, unknownTags };
 }
 
@@ -92,9 +127,22 @@ export function encodeDescribeConfigsResource(
 ): void {
   const flexible = version >= 4;
   writer.writeInt8(message.resourceType, 'DescribeConfigsResource.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'DescribeConfigsResource.resourceName') : writer.writeString(message.resourceName, 'DescribeConfigsResource.resourceName'));
-  (flexible ? writer.writeCompactNullableArrayLength(message.configurationKeys, 'DescribeConfigsResource.configurationKeys') : writer.writeNullableArrayLength(message.configurationKeys, 'DescribeConfigsResource.configurationKeys'));
-  for (const item of message.configurationKeys ?? []) (flexible ? writer.writeCompactString(item, 'DescribeConfigsResource.configurationKeys') : writer.writeString(item, 'DescribeConfigsResource.configurationKeys'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'DescribeConfigsResource.resourceName')
+    : writer.writeString(message.resourceName, 'DescribeConfigsResource.resourceName');
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.configurationKeys,
+        'DescribeConfigsResource.configurationKeys',
+      )
+    : writer.writeNullableArrayLength(
+        message.configurationKeys,
+        'DescribeConfigsResource.configurationKeys',
+      );
+  for (const item of message.configurationKeys ?? [])
+    flexible
+      ? writer.writeCompactString(item, 'DescribeConfigsResource.configurationKeys')
+      : writer.writeString(item, 'DescribeConfigsResource.configurationKeys');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeConfigsResource.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface DescribeConfigsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsResponse(fields: Partial<DescribeConfigsResponse> = {}): DescribeConfigsResponse {
+export function createDescribeConfigsResponse(
+  fields: Partial<DescribeConfigsResponse> = {},
+): DescribeConfigsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     results: fields.results ?? [],
@@ -22,13 +24,23 @@ export function createDescribeConfigsResponse(fields: Partial<DescribeConfigsRes
   };
 }
 
-export function decodeDescribeConfigsResponse(reader: Reader, version: number): DescribeConfigsResponse {
+export function decodeDescribeConfigsResponse(
+  reader: Reader,
+  version: number,
+): DescribeConfigsResponse {
   reader.beginMessage('DescribeConfigsResponse', version, 1, 4);
   const flexible = version >= 4;
   const throttleTimeMs: number = reader.readInt32('DescribeConfigsResponse.throttleTimeMs');
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(7, 'DescribeConfigsResponse.results')
+    : reader.readArrayLength(7, 'DescribeConfigsResponse.results');
   const results: DescribeConfigsResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(7, 'DescribeConfigsResponse.results') : reader.readArrayLength(7, 'DescribeConfigsResponse.results')); count > 0; count--) results.push(decodeDescribeConfigsResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeDescribeConfigsResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsResponse')
+    : undefined;
   return { throttleTimeMs, results, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeDescribeConfigsResponse(
   writer.beginMessage('DescribeConfigsResponse', version, 1, 4);
   const flexible = version >= 4;
   writer.writeInt32(message.throttleTimeMs, 'DescribeConfigsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.results, 'DescribeConfigsResponse.results') : writer.writeArrayLength(message.results, 'DescribeConfigsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'DescribeConfigsResponse.results')
+    : writer.writeArrayLength(message.results, 'DescribeConfigsResponse.results');
   for (const item of message.results) encodeDescribeConfigsResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeConfigsResponse.unknownTags');
@@ -59,7 +73,9 @@ export interface DescribeConfigsResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsResult(fields: Partial<DescribeConfigsResult> = {}): DescribeConfigsResult {
+export function createDescribeConfigsResult(
+  fields: Partial<DescribeConfigsResult> = {},
+): DescribeConfigsResult {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -70,15 +86,29 @@ export function createDescribeConfigsResult(fields: Partial<DescribeConfigsResul
   };
 }
 
-export function decodeDescribeConfigsResult(reader: Reader, version: number): DescribeConfigsResult {
+export function decodeDescribeConfigsResult(
+  reader: Reader,
+  version: number,
+): DescribeConfigsResult {
   const flexible = version >= 4;
   const errorCode: number = reader.readInt16('DescribeConfigsResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('DescribeConfigsResult.errorMessage') : reader.readNullableString('DescribeConfigsResult.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('DescribeConfigsResult.errorMessage')
+    : reader.readNullableString('DescribeConfigsResult.errorMessage');
   const resourceType: number = reader.readInt8('DescribeConfigsResult.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('DescribeConfigsResult.resourceName') : reader.readString('DescribeConfigsResult.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('DescribeConfigsResult.resourceName')
+    : reader.readString('DescribeConfigsResult.resourceName');
+  const configsCount = flexible
+    ? reader.readCompactArrayLength(9, 'DescribeConfigsResult.configs')
+    : reader.readArrayLength(9, 'DescribeConfigsResult.configs');
   const configs: DescribeConfigsResourceResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(9, 'DescribeConfigsResult.configs') : reader.readArrayLength(9, 'DescribeConfigsResult.configs')); count > 0; count--) configs.push(decodeDescribeConfigsResourceResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsResult') : undefined;
+  for (let left = configsCount; left > 0; left--) {
+    configs.push(decodeDescribeConfigsResourceResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsResult')
+    : undefined;
   return { errorCode, errorMessage, resourceType, resourceName, configs, unknownTags };
 }
 
@@ -89,10 +119,16 @@ export function encodeDescribeConfigsResult(
 ): void {
   const flexible = version >= 4;
   writer.writeInt16(message.errorCode, 'DescribeConfigsResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'DescribeConfigsResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'DescribeConfigsResult.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'DescribeConfigsResult.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'DescribeConfigsResult.errorMessage');
   writer.writeInt8(message.resourceType, 'DescribeConfigsResult.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'DescribeConfigsResult.resourceName') : writer.writeString(message.resourceName, 'DescribeConfigsResult.resourceName'));
-  (flexible ? writer.writeCompactArrayLength(message.configs, 'DescribeConfigsResult.configs') : writer.writeArrayLength(message.configs, 'DescribeConfigsResult.configs'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'DescribeConfigsResult.resourceName')
+    : writer.writeString(message.resourceName, 'DescribeConfigsResult.resourceName');
+  flexible
+    ? writer.writeCompactArrayLength(message.configs, 'DescribeConfigsResult.configs')
+    : writer.writeArrayLength(message.configs, 'DescribeConfigsResult.configs');
   for (const item of message.configs) encodeDescribeConfigsResourceResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeConfigsResult.unknownTags');
@@ -114,7 +150,9 @@ export interface DescribeConfigsResourceResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsResourceResult(fields: Partial<DescribeConfigsResourceResult> = {}): DescribeConfigsResourceResult {
+export function createDescribeConfigsResourceResult(
+  fields: Partial<DescribeConfigsResourceResult> = {},
+): DescribeConfigsResourceResult {
   return {
     name: fields.name ?? '',
     value: fields.value === undefined ? '' : fields.value,
@@ -128,19 +166,49 @@ export function createDescribeConfigsResourceResult(fields: Partial<DescribeConf
   };
 }
 
-export function decodeDescribeConfigsResourceResult(reader: Reader, version: number): DescribeConfigsResourceResult {
+export function decodeDescribeConfigsResourceResult(
+  reader: Reader,
+  version: number,
+): DescribeConfigsResourceResult {
   const flexible = version >= 4;
-  const name: string = (flexible ? reader.readCompactString('DescribeConfigsResourceResult.name') : reader.readString('DescribeConfigsResourceResult.name'));
-  const value: string | null = (flexible ? reader.readCompactNullableString('DescribeConfigsResourceResult.value') : reader.readNullableString('DescribeConfigsResourceResult.value'));
+  const name: string = flexible
+    ? reader.readCompactString('DescribeConfigsResourceResult.name')
+    : reader.readString('DescribeConfigsResourceResult.name');
+  const value: string | null = flexible
+    ? reader.readCompactNullableString('DescribeConfigsResourceResult.value')
+    : reader.readNullableString('DescribeConfigsResourceResult.value');
   const readOnly: boolean = reader.readBoolean('DescribeConfigsResourceResult.readOnly');
   const configSource: number = reader.readInt8('DescribeConfigsResourceResult.configSource');
   const isSensitive: boolean = reader.readBoolean('DescribeConfigsResourceResult.isSensitive');
+  const synonymsCount = flexible
+    ? reader.readCompactArrayLength(4, 'DescribeConfigsResourceResult.synonyms')
+    : reader.readArrayLength(4, 'DescribeConfigsResourceResult.synonyms');
   const synonyms: DescribeConfigsSynonym[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DescribeConfigsResourceResult.synonyms') : reader.readArrayLength(4, 'DescribeConfigsResourceResult.synonyms')); count > 0; count--) synonyms.push(decodeDescribeConfigsSynonym(reader, version));
-  const configType: number = version >= 3 ? reader.readInt8('DescribeConfigsResourceResult.configType') : 0;
-  const documentation: string | null = version >= 3 ? (flexible ? reader.readCompactNullableString('DescribeConfigsResourceResult.documentation') : reader.readNullableString('DescribeConfigsResourceResult.documentation')) : '';
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsResourceResult') : undefined;
-  return { name, value, readOnly, configSource, isSensitive, synonyms, configType, documentation, unknownTags };
+  for (let left = synonymsCount; left > 0; left--) {
+    synonyms.push(decodeDescribeConfigsSynonym(reader, version));
+  }
+  const configType: number =
+    version >= 3 ? reader.readInt8('DescribeConfigsResourceResult.configType') : 0;
+  const documentation: string | null =
+    version >= 3
+      ? flexible
+        ? reader.readCompactNullableString('DescribeConfigsResourceResult.documentation')
+        : reader.readNullableString('DescribeConfigsResourceResult.documentation')
+      : '';
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsResourceResult')
+    : undefined;
+  return {
+    name,
+    value,
+    readOnly,
+    configSource,
+    isSensitive,
+    synonyms,
+    configType,
+    documentation,
+    unknownTags,
+  };
 }
 
 export function encodeDescribeConfigsResourceResult(
@@ -149,18 +217,32 @@ export function encodeDescribeConfigsResourceResult(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.name, 'DescribeConfigsResourceResult.name') : writer.writeString(message.name, 'DescribeConfigsResourceResult.name'));
-  (flexible ? writer.writeCompactNullableString(message.value, 'DescribeConfigsResourceResult.value') : writer.writeNullableString(message.value, 'DescribeConfigsResourceResult.value'));
+  flexible
+    ? writer.writeCompactString(message.name, 'DescribeConfigsResourceResult.name')
+    : writer.writeString(message.name, 'DescribeConfigsResourceResult.name');
+  flexible
+    ? writer.writeCompactNullableString(message.value, 'DescribeConfigsResourceResult.value')
+    : writer.writeNullableString(message.value, 'DescribeConfigsResourceResult.value');
   writer.writeBoolean(message.readOnly, 'DescribeConfigsResourceResult.readOnly');
   writer.writeInt8(message.configSource, 'DescribeConfigsResourceResult.configSource');
   writer.writeBoolean(message.isSensitive, 'DescribeConfigsResourceResult.isSensitive');
-  (flexible ? writer.writeCompactArrayLength(message.synonyms, 'DescribeConfigsResourceResult.synonyms') : writer.writeArrayLength(message.synonyms, 'DescribeConfigsResourceResult.synonyms'));
+  flexible
+    ? writer.writeCompactArrayLength(message.synonyms, 'DescribeConfigsResourceResult.synonyms')
+    : writer.writeArrayLength(message.synonyms, 'DescribeConfigsResourceResult.synonyms');
   for (const item of message.synonyms) encodeDescribeConfigsSynonym(writer, item, version);
   if (version >= 3) {
     writer.writeInt8(message.configType, 'DescribeConfigsResourceResult.configType');
   }
   if (version >= 3) {
-    (flexible ? writer.writeCompactNullableString(message.documentation, 'DescribeConfigsResourceResult.documentation') : writer.writeNullableString(message.documentation, 'DescribeConfigsResourceResult.documentation'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.documentation,
+          'DescribeConfigsResourceResult.documentation',
+        )
+      : writer.writeNullableString(
+          message.documentation,
+          'DescribeConfigsResourceResult.documentation',
+        );
   }
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeConfigsResourceResult.unknownTags');
@@ -177,7 +259,9 @@ export interface DescribeConfigsSynonym {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeConfigsSynonym(fields: Partial<DescribeConfigsSynonym> = {}): DescribeConfigsSynonym {
+export function createDescribeConfigsSynonym(
+  fields: Partial<DescribeConfigsSynonym> = {},
+): DescribeConfigsSynonym {
   return {
     name: fields.name ?? '',
     value: fields.value === undefined ? '' : fields.value,
@@ -186,12 +270,21 @@ export function createDescribeConfigsSynonym(fields: Partial<DescribeConfigsSyno
   };
 }
 
-export function decodeDescribeConfigsSynonym(reader: Reader, version: number): DescribeConfigsSynonym {
+export function decodeDescribeConfigsSynonym(
+  reader: Reader,
+  version: number,
+): DescribeConfigsSynonym {
   const flexible = version >= 4;
-  const name: string = (flexible ? reader.readCompactString('DescribeConfigsSynonym.name') : reader.readString('DescribeConfigsSynonym.name'));
-  const value: string | null = (flexible ? reader.readCompactNullableString('DescribeConfigsSynonym.value') : reader.readNullableString('DescribeConfigsSynonym.value'));
+  const name: string = flexible
+    ? reader.readCompactString('DescribeConfigsSynonym.name')
+    : reader.readString('DescribeConfigsSynonym.name');
+  const value: string | null = flexible
+    ? reader.readCompactNullableString('DescribeConfigsSynonym.value')
+    : reader.readNullableString('DescribeConfigsSynonym.value');
   const source: number = reader.readInt8('DescribeConfigsSynonym.source');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeConfigsSynonym') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeConfigsSynonym')
+    : undefined;
   return { name, value, source, unknownTags };
 }
 
@@ -201,8 +294,12 @@ export function encodeDescribeConfigsSynonym(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.name, 'DescribeConfigsSynonym.name') : writer.writeString(message.name, 'DescribeConfigsSynonym.name'));
-  (flexible ? writer.writeCompactNullableString(message.value, 'DescribeConfigsSynonym.value') : writer.writeNullableString(message.value, 'DescribeConfigsSynonym.value'));
+  flexible
+    ? writer.writeCompactString(message.name, 'DescribeConfigsSynonym.name')
+    : writer.writeString(message.name, 'DescribeConfigsSynonym.name');
+  flexible
+    ? writer.writeCompactNullableString(message.value, 'DescribeConfigsSynonym.value')
+    : writer.writeNullableString(message.value, 'DescribeConfigsSynonym.value');
   writer.writeInt8(message.source, 'DescribeConfigsSynonym.source');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeConfigsSynonym.unknownTags');

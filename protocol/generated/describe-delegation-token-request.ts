@@ -13,20 +13,31 @@ export interface DescribeDelegationTokenRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeDelegationTokenRequest(fields: Partial<DescribeDelegationTokenRequest> = {}): DescribeDelegationTokenRequest {
+export function createDescribeDelegationTokenRequest(
+  fields: Partial<DescribeDelegationTokenRequest> = {},
+): DescribeDelegationTokenRequest {
   return {
     owners: fields.owners === undefined ? [] : fields.owners,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeDelegationTokenRequest(reader: Reader, version: number): DescribeDelegationTokenRequest {
+export function decodeDescribeDelegationTokenRequest(
+  reader: Reader,
+  version: number,
+): DescribeDelegationTokenRequest {
   reader.beginMessage('DescribeDelegationTokenRequest', version, 1, 3);
   const flexible = version >= 2;
-  const ownersCount = (flexible ? reader.readCompactNullableArrayLength(3, 'DescribeDelegationTokenRequest.owners') : reader.readNullableArrayLength(3, 'DescribeDelegationTokenRequest.owners'));
+  const ownersCount = flexible
+    ? reader.readCompactNullableArrayLength(3, 'DescribeDelegationTokenRequest.owners')
+    : reader.readNullableArrayLength(3, 'DescribeDelegationTokenRequest.owners');
   const owners: DescribeDelegationTokenOwner[] | null = ownersCount < 0 ? null : [];
-  for (let count = ownersCount; count > 0; count--) owners?.push(decodeDescribeDelegationTokenOwner(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeDelegationTokenRequest') : undefined;
+  for (let left = ownersCount; left > 0; left--) {
+    owners?.push(decodeDescribeDelegationTokenOwner(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeDelegationTokenRequest')
+    : undefined;
   return { owners, unknownTags };
 }
 
@@ -37,8 +48,14 @@ export function encodeDescribeDelegationTokenRequest(
 ): void {
   writer.beginMessage('DescribeDelegationTokenRequest', version, 1, 3);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactNullableArrayLength(message.owners, 'DescribeDelegationTokenRequest.owners') : writer.writeNullableArrayLength(message.owners, 'DescribeDelegationTokenRequest.owners'));
-  for (const item of message.owners ?? []) encodeDescribeDelegationTokenOwner(writer, item, version);
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.owners,
+        'DescribeDelegationTokenRequest.owners',
+      )
+    : writer.writeNullableArrayLength(message.owners, 'DescribeDelegationTokenRequest.owners');
+  for (const item of message.owners ?? [])
+    encodeDescribeDelegationTokenOwner(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeDelegationTokenRequest.unknownTags');
   } else {
@@ -53,7 +70,9 @@ export interface DescribeDelegationTokenOwner {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeDelegationTokenOwner(fields: Partial<DescribeDelegationTokenOwner> = {}): DescribeDelegationTokenOwner {
+export function createDescribeDelegationTokenOwner(
+  fields: Partial<DescribeDelegationTokenOwner> = {},
+): DescribeDelegationTokenOwner {
   return {
     principalType: fields.principalType ?? '',
     principalName: fields.principalName ?? '',
@@ -61,11 +80,20 @@ export function createDescribeDelegationTokenOwner(fields: Partial<DescribeDeleg
   };
 }
 
-export function decodeDescribeDelegationTokenOwner(reader: Reader, version: number): DescribeDelegationTokenOwner {
+export function decodeDescribeDelegationTokenOwner(
+  reader: Reader,
+  version: number,
+): DescribeDelegationTokenOwner {
   const flexible = version >= 2;
-  const principalType: string = (flexible ? reader.readCompactString('DescribeDelegationTokenOwner.principalType') : reader.readString('DescribeDelegationTokenOwner.principalType'));
-  const principalName: string = (flexible ? reader.readCompactString('DescribeDelegationTokenOwner.principalName') : reader.readString('DescribeDelegationTokenOwner.principalName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeDelegationTokenOwner') : undefined;
+  const principalType: string = flexible
+    ? reader.readCompactString('DescribeDelegationTokenOwner.principalType')
+    : reader.readString('DescribeDelegationTokenOwner.principalType');
+  const principalName: string = flexible
+    ? reader.readCompactString('DescribeDelegationTokenOwner.principalName')
+    : reader.readString('DescribeDelegationTokenOwner.principalName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeDelegationTokenOwner')
+    : undefined;
   return { principalType, principalName, unknownTags };
 }
 
@@ -75,8 +103,12 @@ export function encodeDescribeDelegationTokenOwner(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.principalType, 'DescribeDelegationTokenOwner.principalType') : writer.writeString(message.principalType, 'DescribeDelegationTokenOwner.principalType'));
-  (flexible ? writer.writeCompactString(message.principalName, 'DescribeDelegationTokenOwner.principalName') : writer.writeString(message.principalName, 'DescribeDelegationTokenOwner.principalName'));
+  flexible
+    ? writer.writeCompactString(message.principalType, 'DescribeDelegationTokenOwner.principalType')
+    : writer.writeString(message.principalType, 'DescribeDelegationTokenOwner.principalType');
+  flexible
+    ? writer.writeCompactString(message.principalName, 'DescribeDelegationTokenOwner.principalName')
+    : writer.writeString(message.principalName, 'DescribeDelegationTokenOwner.principalName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeDelegationTokenOwner.unknownTags');
   } else {

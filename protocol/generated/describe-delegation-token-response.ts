@@ -15,7 +15,9 @@ export interface DescribeDelegationTokenResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeDelegationTokenResponse(fields: Partial<DescribeDelegationTokenResponse> = {}): DescribeDelegationTokenResponse {
+export function createDescribeDelegationTokenResponse(
+  fields: Partial<DescribeDelegationTokenResponse> = {},
+): DescribeDelegationTokenResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     tokens: fields.tokens ?? [],
@@ -24,14 +26,24 @@ export function createDescribeDelegationTokenResponse(fields: Partial<DescribeDe
   };
 }
 
-export function decodeDescribeDelegationTokenResponse(reader: Reader, version: number): DescribeDelegationTokenResponse {
+export function decodeDescribeDelegationTokenResponse(
+  reader: Reader,
+  version: number,
+): DescribeDelegationTokenResponse {
   reader.beginMessage('DescribeDelegationTokenResponse', version, 1, 3);
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('DescribeDelegationTokenResponse.errorCode');
+  const tokensCount = flexible
+    ? reader.readCompactArrayLength(30, 'DescribeDelegationTokenResponse.tokens')
+    : reader.readArrayLength(30, 'DescribeDelegationTokenResponse.tokens');
   const tokens: DescribedDelegationToken[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(30, 'DescribeDelegationTokenResponse.tokens') : reader.readArrayLength(30, 'DescribeDelegationTokenResponse.tokens')); count > 0; count--) tokens.push(decodeDescribedDelegationToken(reader, version));
+  for (let left = tokensCount; left > 0; left--) {
+    tokens.push(decodeDescribedDelegationToken(reader, version));
+  }
   const throttleTimeMs: number = reader.readInt32('DescribeDelegationTokenResponse.throttleTimeMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeDelegationTokenResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeDelegationTokenResponse')
+    : undefined;
   return { errorCode, tokens, throttleTimeMs, unknownTags };
 }
 
@@ -43,7 +55,9 @@ export function encodeDescribeDelegationTokenResponse(
   writer.beginMessage('DescribeDelegationTokenResponse', version, 1, 3);
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'DescribeDelegationTokenResponse.errorCode');
-  (flexible ? writer.writeCompactArrayLength(message.tokens, 'DescribeDelegationTokenResponse.tokens') : writer.writeArrayLength(message.tokens, 'DescribeDelegationTokenResponse.tokens'));
+  flexible
+    ? writer.writeCompactArrayLength(message.tokens, 'DescribeDelegationTokenResponse.tokens')
+    : writer.writeArrayLength(message.tokens, 'DescribeDelegationTokenResponse.tokens');
   for (const item of message.tokens) encodeDescribedDelegationToken(writer, item, version);
   writer.writeInt32(message.throttleTimeMs, 'DescribeDelegationTokenResponse.throttleTimeMs');
   if (flexible) {
@@ -68,7 +82,9 @@ export interface DescribedDelegationToken {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribedDelegationToken(fields: Partial<DescribedDelegationToken> = {}): DescribedDelegationToken {
+export function createDescribedDelegationToken(
+  fields: Partial<DescribedDelegationToken> = {},
+): DescribedDelegationToken {
   return {
     principalType: fields.principalType ?? '',
     principalName: fields.principalName ?? '',
@@ -84,21 +100,57 @@ export function createDescribedDelegationToken(fields: Partial<DescribedDelegati
   };
 }
 
-export function decodeDescribedDelegationToken(reader: Reader, version: number): DescribedDelegationToken {
+export function decodeDescribedDelegationToken(
+  reader: Reader,
+  version: number,
+): DescribedDelegationToken {
   const flexible = version >= 2;
-  const principalType: string = (flexible ? reader.readCompactString('DescribedDelegationToken.principalType') : reader.readString('DescribedDelegationToken.principalType'));
-  const principalName: string = (flexible ? reader.readCompactString('DescribedDelegationToken.principalName') : reader.readString('DescribedDelegationToken.principalName'));
-  const tokenRequesterPrincipalType: string = version >= 3 ? reader.readCompactString('DescribedDelegationToken.tokenRequesterPrincipalType') : '';
-  const tokenRequesterPrincipalName: string = version >= 3 ? reader.readCompactString('DescribedDelegationToken.tokenRequesterPrincipalName') : '';
+  const principalType: string = flexible
+    ? reader.readCompactString('DescribedDelegationToken.principalType')
+    : reader.readString('DescribedDelegationToken.principalType');
+  const principalName: string = flexible
+    ? reader.readCompactString('DescribedDelegationToken.principalName')
+    : reader.readString('DescribedDelegationToken.principalName');
+  const tokenRequesterPrincipalType: string =
+    version >= 3
+      ? reader.readCompactString('DescribedDelegationToken.tokenRequesterPrincipalType')
+      : '';
+  const tokenRequesterPrincipalName: string =
+    version >= 3
+      ? reader.readCompactString('DescribedDelegationToken.tokenRequesterPrincipalName')
+      : '';
   const issueTimestamp: bigint = reader.readInt64('DescribedDelegationToken.issueTimestamp');
   const expiryTimestamp: bigint = reader.readInt64('DescribedDelegationToken.expiryTimestamp');
   const maxTimestamp: bigint = reader.readInt64('DescribedDelegationToken.maxTimestamp');
-  const tokenId: string = (flexible ? reader.readCompactString('DescribedDelegationToken.tokenId') : reader.readString('DescribedDelegationToken.tokenId'));
-  const hmac: Buffer = (flexible ? reader.readCompactBytes('DescribedDelegationToken.hmac') : reader.readBytes('DescribedDelegationToken.hmac'));
+  const tokenId: string = flexible
+    ? reader.readCompactString('DescribedDelegationToken.tokenId')
+    : reader.readString('DescribedDelegationToken.tokenId');
+  const hmac: Buffer = flexible
+    ? reader.readCompactBytes('DescribedDelegationToken.hmac')
+    : reader.readBytes('DescribedDelegationToken.hmac');
+  const renewersCount = flexible
+    ? reader.readCompactArrayLength(3, 'DescribedDelegationToken.renewers')
+    : reader.readArrayLength(3, 'DescribedDelegationToken.renewers');
   const renewers: DescribedDelegationTokenRenewer[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'DescribedDelegationToken.renewers') : reader.readArrayLength(3, 'DescribedDelegationToken.renewers')); count > 0; count--) renewers.push(decodeDescribedDelegationTokenRenewer(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribedDelegationToken') : undefined;
-  return { principalType, principalName, tokenRequesterPrincipalType, tokenRequesterPrincipalName, issueTimestamp, expiryTimestamp, maxTimestamp, tokenId, hmac, renewers, unknownTags };
+  for (let left = renewersCount; left > 0; left--) {
+    renewers.push(decodeDescribedDelegationTokenRenewer(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribedDelegationToken')
+    : undefined;
+  return {
+    principalType,
+    principalName,
+    tokenRequesterPrincipalType,
+    tokenRequesterPrincipalName,
+    issueTimestamp,
+    expiryTimestamp,
+    maxTimestamp,
+    tokenId,
+    hmac,
+    renewers,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedDelegationToken(
@@ -107,24 +159,40 @@ export function encodeDescribedDelegationToken(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.principalType, 'DescribedDelegationToken.principalType') : writer.writeString(message.principalType, 'DescribedDelegationToken.principalType'));
-  (flexible ? writer.writeCompactString(message.principalName, 'DescribedDelegationToken.principalName') : writer.writeString(message.principalName, 'DescribedDelegationToken.principalName'));
+  flexible
+    ? writer.writeCompactString(message.principalType, 'DescribedDelegationToken.principalType')
+    : writer.writeString(message.principalType, 'DescribedDelegationToken.principalType');
+  flexible
+    ? writer.writeCompactString(message.principalName, 'DescribedDelegationToken.principalName')
+    : writer.writeString(message.principalName, 'DescribedDelegationToken.principalName');
   if (version >= 3) {
-    writer.writeCompactString(message.tokenRequesterPrincipalType, 'DescribedDelegationToken.tokenRequesterPrincipalType');
+    writer.writeCompactString(
+      message.tokenRequesterPrincipalType,
+      'DescribedDelegationToken.tokenRequesterPrincipalType',
+    );
   } else if (message.tokenRequesterPrincipalType !== '') {
     throw writer.unsupportedField('DescribedDelegationToken.tokenRequesterPrincipalType');
   }
   if (version >= 3) {
-    writer.writeCompactString(message.tokenRequesterPrincipalName, 'DescribedDelegationToken.tokenRequesterPrincipalName');
+    writer.writeCompactString(
+      message.tokenRequesterPrincipalName,
+      'DescribedDelegationToken.tokenRequesterPrincipalName',
+    );
   } else if (message.tokenRequesterPrincipalName !== '') {
     throw writer.unsupportedField('DescribedDelegationToken.tokenRequesterPrincipalName');
   }
   writer.writeInt64(message.issueTimestamp, 'DescribedDelegationToken.issueTimestamp');
   writer.writeInt64(message.expiryTimestamp, 'DescribedDelegationToken.expiryTimestamp');
   writer.writeInt64(message.maxTimestamp, 'DescribedDelegationToken.maxTimestamp');
-  (flexible ? writer.writeCompactString(message.tokenId, 'DescribedDelegationToken.tokenId') : writer.writeString(message.tokenId, 'DescribedDelegationToken.tokenId'));
-  (flexible ? writer.writeCompactBytes(message.hmac, 'DescribedDelegationToken.hmac') : writer.writeBytes(message.hmac, 'DescribedDelegationToken.hmac'));
-  (flexible ? writer.writeCompactArrayLength(message.renewers, 'DescribedDelegationToken.renewers') : writer.writeArrayLength(message.renewers, 'DescribedDelegationToken.renewers'));
+  flexible
+    ? writer.writeCompactString(message.tokenId, 'DescribedDelegationToken.tokenId')
+    : writer.writeString(message.tokenId, 'DescribedDelegationToken.tokenId');
+  flexible
+    ? writer.writeCompactBytes(message.hmac, 'DescribedDelegationToken.hmac')
+    : writer.writeBytes(message.hmac, 'DescribedDelegationToken.hmac');
+  flexible
+    ? writer.writeCompactArrayLength(message.renewers, 'DescribedDelegationToken.renewers')
+    : writer.writeArrayLength(message.renewers, 'DescribedDelegationToken.renewers');
   for (const item of message.renewers) encodeDescribedDelegationTokenRenewer(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribedDelegationToken.unknownTags');
@@ -140,7 +208,9 @@ export interface DescribedDelegationTokenRenewer {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribedDelegationTokenRenewer(fields: Partial<DescribedDelegationTokenRenewer> = {}): DescribedDelegationTokenRenewer {
+export function createDescribedDelegationTokenRenewer(
+  fields: Partial<DescribedDelegationTokenRenewer> = {},
+): DescribedDelegationTokenRenewer {
   return {
     principalType: fields.principalType ?? '',
     principalName: fields.principalName ?? '',
@@ -148,11 +218,20 @@ export function createDescribedDelegationTokenRenewer(fields: Partial<DescribedD
   };
 }
 
-export function decodeDescribedDelegationTokenRenewer(reader: Reader, version: number): DescribedDelegationTokenRenewer {
+export function decodeDescribedDelegationTokenRenewer(
+  reader: Reader,
+  version: number,
+): DescribedDelegationTokenRenewer {
   const flexible = version >= 2;
-  const principalType: string = (flexible ? reader.readCompactString('DescribedDelegationTokenRenewer.principalType') : reader.readString('DescribedDelegationTokenRenewer.principalType'));
-  const principalName: string = (flexible ? reader.readCompactString('DescribedDelegationTokenRenewer.principalName') : reader.readString('DescribedDelegationTokenRenewer.principalName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribedDelegationTokenRenewer') : undefined;
+  const principalType: string = flexible
+    ? reader.readCompactString('DescribedDelegationTokenRenewer.principalType')
+    : reader.readString('DescribedDelegationTokenRenewer.principalType');
+  const principalName: string = flexible
+    ? reader.readCompactString('DescribedDelegationTokenRenewer.principalName')
+    : reader.readString('DescribedDelegationTokenRenewer.principalName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribedDelegationTokenRenewer')
+    : undefined;
   return { principalType, principalName, unknownTags };
 }
 
@@ -162,8 +241,18 @@ export function encodeDescribedDelegationTokenRenewer(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.principalType, 'DescribedDelegationTokenRenewer.principalType') : writer.writeString(message.principalType, 'DescribedDelegationTokenRenewer.principalType'));
-  (flexible ? writer.writeCompactString(message.principalName, 'DescribedDelegationTokenRenewer.principalName') : writer.writeString(message.principalName, 'DescribedDelegationTokenRenewer.principalName'));
+  flexible
+    ? writer.writeCompactString(
+        message.principalType,
+        'DescribedDelegationTokenRenewer.principalType',
+      )
+    : writer.writeString(message.principalType, 'DescribedDelegationTokenRenewer.principalType');
+  flexible
+    ? writer.writeCompactString(
+        message.principalName,
+        'DescribedDelegationTokenRenewer.principalName',
+      )
+    : writer.writeString(message.principalName, 'DescribedDelegationTokenRenewer.principalName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribedDelegationTokenRenewer.unknownTags');
   } else {

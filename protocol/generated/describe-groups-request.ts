@@ -14,7 +14,9 @@ export interface DescribeGroupsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeGroupsRequest(fields: Partial<DescribeGroupsRequest> = {}): DescribeGroupsRequest {
+export function createDescribeGroupsRequest(
+  fields: Partial<DescribeGroupsRequest> = {},
+): DescribeGroupsRequest {
   return {
     groups: fields.groups ?? [],
     includeAuthorizedOperations: fields.includeAuthorizedOperations ?? false,
@@ -22,13 +24,28 @@ export function createDescribeGroupsRequest(fields: Partial<DescribeGroupsReques
   };
 }
 
-export function decodeDescribeGroupsRequest(reader: Reader, version: number): DescribeGroupsRequest {
+export function decodeDescribeGroupsRequest(
+  reader: Reader,
+  version: number,
+): DescribeGroupsRequest {
   reader.beginMessage('DescribeGroupsRequest', version, 0, 6);
   const flexible = version >= 5;
+  const groupsCount = flexible
+    ? reader.readCompactArrayLength(1, 'DescribeGroupsRequest.groups')
+    : reader.readArrayLength(1, 'DescribeGroupsRequest.groups');
   const groups: string[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(1, 'DescribeGroupsRequest.groups') : reader.readArrayLength(1, 'DescribeGroupsRequest.groups')); count > 0; count--) groups.push((flexible ? reader.readCompactString('DescribeGroupsRequest.groups') : reader.readString('DescribeGroupsRequest.groups')));
-  const includeAuthorizedOperations: boolean = version >= 3 ? reader.readBoolean('DescribeGroupsRequest.includeAuthorizedOperations') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeGroupsRequest') : undefined;
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(
+      flexible
+        ? reader.readCompactString('DescribeGroupsRequest.groups')
+        : reader.readString('DescribeGroupsRequest.groups'),
+    );
+  }
+  const includeAuthorizedOperations: boolean =
+    version >= 3 ? reader.readBoolean('DescribeGroupsRequest.includeAuthorizedOperations') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeGroupsRequest')
+    : undefined;
   return { groups, includeAuthorizedOperations, unknownTags };
 }
 
@@ -39,10 +56,18 @@ export function encodeDescribeGroupsRequest(
 ): void {
   writer.beginMessage('DescribeGroupsRequest', version, 0, 6);
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactArrayLength(message.groups, 'DescribeGroupsRequest.groups') : writer.writeArrayLength(message.groups, 'DescribeGroupsRequest.groups'));
-  for (const item of message.groups) (flexible ? writer.writeCompactString(item, 'DescribeGroupsRequest.groups') : writer.writeString(item, 'DescribeGroupsRequest.groups'));
+  flexible
+    ? writer.writeCompactArrayLength(message.groups, 'DescribeGroupsRequest.groups')
+    : writer.writeArrayLength(message.groups, 'DescribeGroupsRequest.groups');
+  for (const item of message.groups)
+    flexible
+      ? writer.writeCompactString(item, 'DescribeGroupsRequest.groups')
+      : writer.writeString(item, 'DescribeGroupsRequest.groups');
   if (version >= 3) {
-    writer.writeBoolean(message.includeAuthorizedOperations, 'DescribeGroupsRequest.includeAuthorizedOperations');
+    writer.writeBoolean(
+      message.includeAuthorizedOperations,
+      'DescribeGroupsRequest.includeAuthorizedOperations',
+    );
   } else if (message.includeAuthorizedOperations) {
     throw writer.unsupportedField('DescribeGroupsRequest.includeAuthorizedOperations');
   }

@@ -14,7 +14,9 @@ export interface DescribeGroupsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeGroupsResponse(fields: Partial<DescribeGroupsResponse> = {}): DescribeGroupsResponse {
+export function createDescribeGroupsResponse(
+  fields: Partial<DescribeGroupsResponse> = {},
+): DescribeGroupsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     groups: fields.groups ?? [],
@@ -22,13 +24,24 @@ export function createDescribeGroupsResponse(fields: Partial<DescribeGroupsRespo
   };
 }
 
-export function decodeDescribeGroupsResponse(reader: Reader, version: number): DescribeGroupsResponse {
+export function decodeDescribeGroupsResponse(
+  reader: Reader,
+  version: number,
+): DescribeGroupsResponse {
   reader.beginMessage('DescribeGroupsResponse', version, 0, 6);
   const flexible = version >= 5;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('DescribeGroupsResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('DescribeGroupsResponse.throttleTimeMs') : 0;
+  const groupsCount = flexible
+    ? reader.readCompactArrayLength(12, 'DescribeGroupsResponse.groups')
+    : reader.readArrayLength(12, 'DescribeGroupsResponse.groups');
   const groups: DescribedGroup[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(12, 'DescribeGroupsResponse.groups') : reader.readArrayLength(12, 'DescribeGroupsResponse.groups')); count > 0; count--) groups.push(decodeDescribedGroup(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeGroupsResponse') : undefined;
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribedGroup(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeGroupsResponse')
+    : undefined;
   return { throttleTimeMs, groups, unknownTags };
 }
 
@@ -42,7 +55,9 @@ export function encodeDescribeGroupsResponse(
   if (version >= 1) {
     writer.writeInt32(message.throttleTimeMs, 'DescribeGroupsResponse.throttleTimeMs');
   }
-  (flexible ? writer.writeCompactArrayLength(message.groups, 'DescribeGroupsResponse.groups') : writer.writeArrayLength(message.groups, 'DescribeGroupsResponse.groups'));
+  flexible
+    ? writer.writeCompactArrayLength(message.groups, 'DescribeGroupsResponse.groups')
+    : writer.writeArrayLength(message.groups, 'DescribeGroupsResponse.groups');
   for (const item of message.groups) encodeDescribedGroup(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeGroupsResponse.unknownTags');
@@ -81,16 +96,43 @@ export function createDescribedGroup(fields: Partial<DescribedGroup> = {}): Desc
 export function decodeDescribedGroup(reader: Reader, version: number): DescribedGroup {
   const flexible = version >= 5;
   const errorCode: number = reader.readInt16('DescribedGroup.errorCode');
-  const errorMessage: string | null = version >= 6 ? reader.readCompactNullableString('DescribedGroup.errorMessage') : null;
-  const groupId: string = (flexible ? reader.readCompactString('DescribedGroup.groupId') : reader.readString('DescribedGroup.groupId'));
-  const groupState: string = (flexible ? reader.readCompactString('DescribedGroup.groupState') : reader.readString('DescribedGroup.groupState'));
-  const protocolType: string = (flexible ? reader.readCompactString('DescribedGroup.protocolType') : reader.readString('DescribedGroup.protocolType'));
-  const protocolData: string = (flexible ? reader.readCompactString('DescribedGroup.protocolData') : reader.readString('DescribedGroup.protocolData'));
+  const errorMessage: string | null =
+    version >= 6 ? reader.readCompactNullableString('DescribedGroup.errorMessage') : null;
+  const groupId: string = flexible
+    ? reader.readCompactString('DescribedGroup.groupId')
+    : reader.readString('DescribedGroup.groupId');
+  const groupState: string = flexible
+    ? reader.readCompactString('DescribedGroup.groupState')
+    : reader.readString('DescribedGroup.groupState');
+  const protocolType: string = flexible
+    ? reader.readCompactString('DescribedGroup.protocolType')
+    : reader.readString('DescribedGroup.protocolType');
+  const protocolData: string = flexible
+    ? reader.readCompactString('DescribedGroup.protocolData')
+    : reader.readString('DescribedGroup.protocolData');
+  const membersCount = flexible
+    ? reader.readCompactArrayLength(7, 'DescribedGroup.members')
+    : reader.readArrayLength(7, 'DescribedGroup.members');
   const members: DescribedGroupMember[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(7, 'DescribedGroup.members') : reader.readArrayLength(7, 'DescribedGroup.members')); count > 0; count--) members.push(decodeDescribedGroupMember(reader, version));
-  const authorizedOperations: number = version >= 3 ? reader.readInt32('DescribedGroup.authorizedOperations') : -2147483648;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribedGroup') : undefined;
-  return { errorCode, errorMessage, groupId, groupState, protocolType, protocolData, members, authorizedOperations, unknownTags };
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeDescribedGroupMember(reader, version));
+  }
+  const authorizedOperations: number =
+    version >= 3 ? reader.readInt32('DescribedGroup.authorizedOperations') : -2147483648;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribedGroup')
+    : undefined;
+  return {
+    errorCode,
+    errorMessage,
+    groupId,
+    groupState,
+    protocolType,
+    protocolData,
+    members,
+    authorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedGroup(
@@ -105,11 +147,21 @@ export function encodeDescribedGroup(
   } else if (message.errorMessage !== null) {
     throw writer.unsupportedField('DescribedGroup.errorMessage');
   }
-  (flexible ? writer.writeCompactString(message.groupId, 'DescribedGroup.groupId') : writer.writeString(message.groupId, 'DescribedGroup.groupId'));
-  (flexible ? writer.writeCompactString(message.groupState, 'DescribedGroup.groupState') : writer.writeString(message.groupState, 'DescribedGroup.groupState'));
-  (flexible ? writer.writeCompactString(message.protocolType, 'DescribedGroup.protocolType') : writer.writeString(message.protocolType, 'DescribedGroup.protocolType'));
-  (flexible ? writer.writeCompactString(message.protocolData, 'DescribedGroup.protocolData') : writer.writeString(message.protocolData, 'DescribedGroup.protocolData'));
-  (flexible ? writer.writeCompactArrayLength(message.members, 'DescribedGroup.members') : writer.writeArrayLength(message.members, 'DescribedGroup.members'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'DescribedGroup.groupId')
+    : writer.writeString(message.groupId, 'DescribedGroup.groupId');
+  flexible
+    ? writer.writeCompactString(message.groupState, 'DescribedGroup.groupState')
+    : writer.writeString(message.groupState, 'DescribedGroup.groupState');
+  flexible
+    ? writer.writeCompactString(message.protocolType, 'DescribedGroup.protocolType')
+    : writer.writeString(message.protocolType, 'DescribedGroup.protocolType');
+  flexible
+    ? writer.writeCompactString(message.protocolData, 'DescribedGroup.protocolData')
+    : writer.writeString(message.protocolData, 'DescribedGroup.protocolData');
+  flexible
+    ? writer.writeCompactArrayLength(message.members, 'DescribedGroup.members')
+    : writer.writeArrayLength(message.members, 'DescribedGroup.members');
   for (const item of message.members) encodeDescribedGroupMember(writer, item, version);
   if (version >= 3) {
     writer.writeInt32(message.authorizedOperations, 'DescribedGroup.authorizedOperations');
@@ -134,7 +186,9 @@ export interface DescribedGroupMember {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribedGroupMember(fields: Partial<DescribedGroupMember> = {}): DescribedGroupMember {
+export function createDescribedGroupMember(
+  fields: Partial<DescribedGroupMember> = {},
+): DescribedGroupMember {
   return {
     memberId: fields.memberId ?? '',
     groupInstanceId: fields.groupInstanceId ?? null,
@@ -148,14 +202,39 @@ export function createDescribedGroupMember(fields: Partial<DescribedGroupMember>
 
 export function decodeDescribedGroupMember(reader: Reader, version: number): DescribedGroupMember {
   const flexible = version >= 5;
-  const memberId: string = (flexible ? reader.readCompactString('DescribedGroupMember.memberId') : reader.readString('DescribedGroupMember.memberId'));
-  const groupInstanceId: string | null = version >= 4 ? (flexible ? reader.readCompactNullableString('DescribedGroupMember.groupInstanceId') : reader.readNullableString('DescribedGroupMember.groupInstanceId')) : null;
-  const clientId: string = (flexible ? reader.readCompactString('DescribedGroupMember.clientId') : reader.readString('DescribedGroupMember.clientId'));
-  const clientHost: string = (flexible ? reader.readCompactString('DescribedGroupMember.clientHost') : reader.readString('DescribedGroupMember.clientHost'));
-  const memberMetadata: Buffer = (flexible ? reader.readCompactBytes('DescribedGroupMember.memberMetadata') : reader.readBytes('DescribedGroupMember.memberMetadata'));
-  const memberAssignment: Buffer = (flexible ? reader.readCompactBytes('DescribedGroupMember.memberAssignment') : reader.readBytes('DescribedGroupMember.memberAssignment'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribedGroupMember') : undefined;
-  return { memberId, groupInstanceId, clientId, clientHost, memberMetadata, memberAssignment, unknownTags };
+  const memberId: string = flexible
+    ? reader.readCompactString('DescribedGroupMember.memberId')
+    : reader.readString('DescribedGroupMember.memberId');
+  const groupInstanceId: string | null =
+    version >= 4
+      ? flexible
+        ? reader.readCompactNullableString('DescribedGroupMember.groupInstanceId')
+        : reader.readNullableString('DescribedGroupMember.groupInstanceId')
+      : null;
+  const clientId: string = flexible
+    ? reader.readCompactString('DescribedGroupMember.clientId')
+    : reader.readString('DescribedGroupMember.clientId');
+  const clientHost: string = flexible
+    ? reader.readCompactString('DescribedGroupMember.clientHost')
+    : reader.readString('DescribedGroupMember.clientHost');
+  const memberMetadata: Buffer = flexible
+    ? reader.readCompactBytes('DescribedGroupMember.memberMetadata')
+    : reader.readBytes('DescribedGroupMember.memberMetadata');
+  const memberAssignment: Buffer = flexible
+    ? reader.readCompactBytes('DescribedGroupMember.memberAssignment')
+    : reader.readBytes('DescribedGroupMember.memberAssignment');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribedGroupMember')
+    : undefined;
+  return {
+    memberId,
+    groupInstanceId,
+    clientId,
+    clientHost,
+    memberMetadata,
+    memberAssignment,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedGroupMember(
@@ -164,14 +243,29 @@ export function encodeDescribedGroupMember(
   version: number,
 ): void {
   const flexible = version >= 5;
-  (flexible ? writer.writeCompactString(message.memberId, 'DescribedGroupMember.memberId') : writer.writeString(message.memberId, 'DescribedGroupMember.memberId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'DescribedGroupMember.memberId')
+    : writer.writeString(message.memberId, 'DescribedGroupMember.memberId');
   if (version >= 4) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'DescribedGroupMember.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'DescribedGroupMember.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'DescribedGroupMember.groupInstanceId',
+        )
+      : writer.writeNullableString(message.groupInstanceId, 'DescribedGroupMember.groupInstanceId');
   }
-  (flexible ? writer.writeCompactString(message.clientId, 'DescribedGroupMember.clientId') : writer.writeString(message.clientId, 'DescribedGroupMember.clientId'));
-  (flexible ? writer.writeCompactString(message.clientHost, 'DescribedGroupMember.clientHost') : writer.writeString(message.clientHost, 'DescribedGroupMember.clientHost'));
-  (flexible ? writer.writeCompactBytes(message.memberMetadata, 'DescribedGroupMember.memberMetadata') : writer.writeBytes(message.memberMetadata, 'DescribedGroupMember.memberMetadata'));
-  (flexible ? writer.writeCompactBytes(message.memberAssignment, 'DescribedGroupMember.memberAssignment') : writer.writeBytes(message.memberAssignment, 'DescribedGroupMember.memberAssignment'));
+  flexible
+    ? writer.writeCompactString(message.clientId, 'DescribedGroupMember.clientId')
+    : writer.writeString(message.clientId, 'DescribedGroupMember.clientId');
+  flexible
+    ? writer.writeCompactString(message.clientHost, 'DescribedGroupMember.clientHost')
+    : writer.writeString(message.clientHost, 'DescribedGroupMember.clientHost');
+  flexible
+    ? writer.writeCompactBytes(message.memberMetadata, 'DescribedGroupMember.memberMetadata')
+    : writer.writeBytes(message.memberMetadata, 'DescribedGroupMember.memberMetadata');
+  flexible
+    ? writer.writeCompactBytes(message.memberAssignment, 'DescribedGroupMember.memberAssignment')
+    : writer.writeBytes(message.memberAssignment, 'DescribedGroupMember.memberAssignment');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribedGroupMember.unknownTags');
   } else {

@@ -13,20 +13,31 @@ export interface DescribeLogDirsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeLogDirsRequest(fields: Partial<DescribeLogDirsRequest> = {}): DescribeLogDirsRequest {
+export function createDescribeLogDirsRequest(
+  fields: Partial<DescribeLogDirsRequest> = {},
+): DescribeLogDirsRequest {
   return {
     topics: fields.topics === undefined ? [] : fields.topics,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeLogDirsRequest(reader: Reader, version: number): DescribeLogDirsRequest {
+export function decodeDescribeLogDirsRequest(
+  reader: Reader,
+  version: number,
+): DescribeLogDirsRequest {
   reader.beginMessage('DescribeLogDirsRequest', version, 1, 5);
   const flexible = version >= 2;
-  const topicsCount = (flexible ? reader.readCompactNullableArrayLength(3, 'DescribeLogDirsRequest.topics') : reader.readNullableArrayLength(3, 'DescribeLogDirsRequest.topics'));
+  const topicsCount = flexible
+    ? reader.readCompactNullableArrayLength(3, 'DescribeLogDirsRequest.topics')
+    : reader.readNullableArrayLength(3, 'DescribeLogDirsRequest.topics');
   const topics: DescribableLogDirTopic[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeDescribableLogDirTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeLogDirsRequest') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeDescribableLogDirTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeLogDirsRequest')
+    : undefined;
   return { topics, unknownTags };
 }
 
@@ -37,7 +48,9 @@ export function encodeDescribeLogDirsRequest(
 ): void {
   writer.beginMessage('DescribeLogDirsRequest', version, 1, 5);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactNullableArrayLength(message.topics, 'DescribeLogDirsRequest.topics') : writer.writeNullableArrayLength(message.topics, 'DescribeLogDirsRequest.topics'));
+  flexible
+    ? writer.writeCompactNullableArrayLength(message.topics, 'DescribeLogDirsRequest.topics')
+    : writer.writeNullableArrayLength(message.topics, 'DescribeLogDirsRequest.topics');
   for (const item of message.topics ?? []) encodeDescribableLogDirTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeLogDirsRequest.unknownTags');
@@ -53,7 +66,9 @@ export interface DescribableLogDirTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribableLogDirTopic(fields: Partial<DescribableLogDirTopic> = {}): DescribableLogDirTopic {
+export function createDescribableLogDirTopic(
+  fields: Partial<DescribableLogDirTopic> = {},
+): DescribableLogDirTopic {
   return {
     topic: fields.topic ?? '',
     partitions: fields.partitions ?? [],
@@ -61,12 +76,24 @@ export function createDescribableLogDirTopic(fields: Partial<DescribableLogDirTo
   };
 }
 
-export function decodeDescribableLogDirTopic(reader: Reader, version: number): DescribableLogDirTopic {
+export function decodeDescribableLogDirTopic(
+  reader: Reader,
+  version: number,
+): DescribableLogDirTopic {
   const flexible = version >= 2;
-  const topic: string = (flexible ? reader.readCompactString('DescribableLogDirTopic.topic') : reader.readString('DescribableLogDirTopic.topic'));
+  const topic: string = flexible
+    ? reader.readCompactString('DescribableLogDirTopic.topic')
+    : reader.readString('DescribableLogDirTopic.topic');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(4, 'DescribableLogDirTopic.partitions')
+    : reader.readArrayLength(4, 'DescribableLogDirTopic.partitions');
   const partitions: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'DescribableLogDirTopic.partitions') : reader.readArrayLength(4, 'DescribableLogDirTopic.partitions')); count > 0; count--) partitions.push(reader.readInt32('DescribableLogDirTopic.partitions'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribableLogDirTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('DescribableLogDirTopic.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribableLogDirTopic')
+    : undefined;
   return { topic, partitions, unknownTags };
 }
 
@@ -76,9 +103,14 @@ export function encodeDescribableLogDirTopic(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.topic, 'DescribableLogDirTopic.topic') : writer.writeString(message.topic, 'DescribableLogDirTopic.topic'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'DescribableLogDirTopic.partitions') : writer.writeArrayLength(message.partitions, 'DescribableLogDirTopic.partitions'));
-  for (const item of message.partitions) writer.writeInt32(item, 'DescribableLogDirTopic.partitions');
+  flexible
+    ? writer.writeCompactString(message.topic, 'DescribableLogDirTopic.topic')
+    : writer.writeString(message.topic, 'DescribableLogDirTopic.topic');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'DescribableLogDirTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'DescribableLogDirTopic.partitions');
+  for (const item of message.partitions)
+    writer.writeInt32(item, 'DescribableLogDirTopic.partitions');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribableLogDirTopic.unknownTags');
   } else {

@@ -15,7 +15,9 @@ export interface DescribeLogDirsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeLogDirsResponse(fields: Partial<DescribeLogDirsResponse> = {}): DescribeLogDirsResponse {
+export function createDescribeLogDirsResponse(
+  fields: Partial<DescribeLogDirsResponse> = {},
+): DescribeLogDirsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,14 +26,25 @@ export function createDescribeLogDirsResponse(fields: Partial<DescribeLogDirsRes
   };
 }
 
-export function decodeDescribeLogDirsResponse(reader: Reader, version: number): DescribeLogDirsResponse {
+export function decodeDescribeLogDirsResponse(
+  reader: Reader,
+  version: number,
+): DescribeLogDirsResponse {
   reader.beginMessage('DescribeLogDirsResponse', version, 1, 5);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('DescribeLogDirsResponse.throttleTimeMs');
-  const errorCode: number = version >= 3 ? reader.readInt16('DescribeLogDirsResponse.errorCode') : 0;
+  const errorCode: number =
+    version >= 3 ? reader.readInt16('DescribeLogDirsResponse.errorCode') : 0;
+  const resultsCount = flexible
+    ? reader.readCompactArrayLength(5, 'DescribeLogDirsResponse.results')
+    : reader.readArrayLength(5, 'DescribeLogDirsResponse.results');
   const results: DescribeLogDirsResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(5, 'DescribeLogDirsResponse.results') : reader.readArrayLength(5, 'DescribeLogDirsResponse.results')); count > 0; count--) results.push(decodeDescribeLogDirsResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeLogDirsResponse') : undefined;
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeDescribeLogDirsResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeLogDirsResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, results, unknownTags };
 }
 
@@ -46,7 +59,9 @@ export function encodeDescribeLogDirsResponse(
   if (version >= 3) {
     writer.writeInt16(message.errorCode, 'DescribeLogDirsResponse.errorCode');
   }
-  (flexible ? writer.writeCompactArrayLength(message.results, 'DescribeLogDirsResponse.results') : writer.writeArrayLength(message.results, 'DescribeLogDirsResponse.results'));
+  flexible
+    ? writer.writeCompactArrayLength(message.results, 'DescribeLogDirsResponse.results')
+    : writer.writeArrayLength(message.results, 'DescribeLogDirsResponse.results');
   for (const item of message.results) encodeDescribeLogDirsResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeLogDirsResponse.unknownTags');
@@ -66,7 +81,9 @@ export interface DescribeLogDirsResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeLogDirsResult(fields: Partial<DescribeLogDirsResult> = {}): DescribeLogDirsResult {
+export function createDescribeLogDirsResult(
+  fields: Partial<DescribeLogDirsResult> = {},
+): DescribeLogDirsResult {
   return {
     errorCode: fields.errorCode ?? 0,
     logDir: fields.logDir ?? '',
@@ -78,16 +95,31 @@ export function createDescribeLogDirsResult(fields: Partial<DescribeLogDirsResul
   };
 }
 
-export function decodeDescribeLogDirsResult(reader: Reader, version: number): DescribeLogDirsResult {
+export function decodeDescribeLogDirsResult(
+  reader: Reader,
+  version: number,
+): DescribeLogDirsResult {
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('DescribeLogDirsResult.errorCode');
-  const logDir: string = (flexible ? reader.readCompactString('DescribeLogDirsResult.logDir') : reader.readString('DescribeLogDirsResult.logDir'));
+  const logDir: string = flexible
+    ? reader.readCompactString('DescribeLogDirsResult.logDir')
+    : reader.readString('DescribeLogDirsResult.logDir');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'DescribeLogDirsResult.topics')
+    : reader.readArrayLength(3, 'DescribeLogDirsResult.topics');
   const topics: DescribeLogDirsTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'DescribeLogDirsResult.topics') : reader.readArrayLength(3, 'DescribeLogDirsResult.topics')); count > 0; count--) topics.push(decodeDescribeLogDirsTopic(reader, version));
-  const totalBytes: bigint = version >= 4 ? reader.readInt64('DescribeLogDirsResult.totalBytes') : -1n;
-  const usableBytes: bigint = version >= 4 ? reader.readInt64('DescribeLogDirsResult.usableBytes') : -1n;
-  const isCordoned: boolean = version >= 5 ? reader.readBoolean('DescribeLogDirsResult.isCordoned') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeLogDirsResult') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDescribeLogDirsTopic(reader, version));
+  }
+  const totalBytes: bigint =
+    version >= 4 ? reader.readInt64('DescribeLogDirsResult.totalBytes') : -1n;
+  const usableBytes: bigint =
+    version >= 4 ? reader.readInt64('DescribeLogDirsResult.usableBytes') : -1n;
+  const isCordoned: boolean =
+    version >= 5 ? reader.readBoolean('DescribeLogDirsResult.isCordoned') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeLogDirsResult')
+    : undefined;
   return { errorCode, logDir, topics, totalBytes, usableBytes, isCordoned, unknownTags };
 }
 
@@ -98,8 +130,12 @@ export function encodeDescribeLogDirsResult(
 ): void {
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'DescribeLogDirsResult.errorCode');
-  (flexible ? writer.writeCompactString(message.logDir, 'DescribeLogDirsResult.logDir') : writer.writeString(message.logDir, 'DescribeLogDirsResult.logDir'));
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'DescribeLogDirsResult.topics') : writer.writeArrayLength(message.topics, 'DescribeLogDirsResult.topics'));
+  flexible
+    ? writer.writeCompactString(message.logDir, 'DescribeLogDirsResult.logDir')
+    : writer.writeString(message.logDir, 'DescribeLogDirsResult.logDir');
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'DescribeLogDirsResult.topics')
+    : writer.writeArrayLength(message.topics, 'DescribeLogDirsResult.topics');
   for (const item of message.topics) encodeDescribeLogDirsTopic(writer, item, version);
   if (version >= 4) {
     writer.writeInt64(message.totalBytes, 'DescribeLogDirsResult.totalBytes');
@@ -124,7 +160,9 @@ export interface DescribeLogDirsTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeLogDirsTopic(fields: Partial<DescribeLogDirsTopic> = {}): DescribeLogDirsTopic {
+export function createDescribeLogDirsTopic(
+  fields: Partial<DescribeLogDirsTopic> = {},
+): DescribeLogDirsTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -134,10 +172,19 @@ export function createDescribeLogDirsTopic(fields: Partial<DescribeLogDirsTopic>
 
 export function decodeDescribeLogDirsTopic(reader: Reader, version: number): DescribeLogDirsTopic {
   const flexible = version >= 2;
-  const name: string = (flexible ? reader.readCompactString('DescribeLogDirsTopic.name') : reader.readString('DescribeLogDirsTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('DescribeLogDirsTopic.name')
+    : reader.readString('DescribeLogDirsTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(21, 'DescribeLogDirsTopic.partitions')
+    : reader.readArrayLength(21, 'DescribeLogDirsTopic.partitions');
   const partitions: DescribeLogDirsPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(21, 'DescribeLogDirsTopic.partitions') : reader.readArrayLength(21, 'DescribeLogDirsTopic.partitions')); count > 0; count--) partitions.push(decodeDescribeLogDirsPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeLogDirsTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeDescribeLogDirsPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeLogDirsTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -147,8 +194,12 @@ export function encodeDescribeLogDirsTopic(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.name, 'DescribeLogDirsTopic.name') : writer.writeString(message.name, 'DescribeLogDirsTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'DescribeLogDirsTopic.partitions') : writer.writeArrayLength(message.partitions, 'DescribeLogDirsTopic.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'DescribeLogDirsTopic.name')
+    : writer.writeString(message.name, 'DescribeLogDirsTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'DescribeLogDirsTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'DescribeLogDirsTopic.partitions');
   for (const item of message.partitions) encodeDescribeLogDirsPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'DescribeLogDirsTopic.unknownTags');
@@ -166,7 +217,9 @@ export interface DescribeLogDirsPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeLogDirsPartition(fields: Partial<DescribeLogDirsPartition> = {}): DescribeLogDirsPartition {
+export function createDescribeLogDirsPartition(
+  fields: Partial<DescribeLogDirsPartition> = {},
+): DescribeLogDirsPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     partitionSize: fields.partitionSize ?? 0n,
@@ -176,13 +229,18 @@ export function createDescribeLogDirsPartition(fields: Partial<DescribeLogDirsPa
   };
 }
 
-export function decodeDescribeLogDirsPartition(reader: Reader, version: number): DescribeLogDirsPartition {
+export function decodeDescribeLogDirsPartition(
+  reader: Reader,
+  version: number,
+): DescribeLogDirsPartition {
   const flexible = version >= 2;
   const partitionIndex: number = reader.readInt32('DescribeLogDirsPartition.partitionIndex');
   const partitionSize: bigint = reader.readInt64('DescribeLogDirsPartition.partitionSize');
   const offsetLag: bigint = reader.readInt64('DescribeLogDirsPartition.offsetLag');
   const isFutureKey: boolean = reader.readBoolean('DescribeLogDirsPartition.isFutureKey');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('DescribeLogDirsPartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('DescribeLogDirsPartition')
+    : undefined;
   return { partitionIndex, partitionSize, offsetLag, isFutureKey, unknownTags };
 }
 

@@ -13,17 +13,25 @@ export interface DescribeProducersRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeProducersRequest(fields: Partial<DescribeProducersRequest> = {}): DescribeProducersRequest {
+export function createDescribeProducersRequest(
+  fields: Partial<DescribeProducersRequest> = {},
+): DescribeProducersRequest {
   return {
     topics: fields.topics ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeProducersRequest(reader: Reader, version: number): DescribeProducersRequest {
+export function decodeDescribeProducersRequest(
+  reader: Reader,
+  version: number,
+): DescribeProducersRequest {
   reader.beginMessage('DescribeProducersRequest', version, 0, 0);
+  const topicsCount = reader.readCompactArrayLength(3, 'DescribeProducersRequest.topics');
   const topics: TopicRequest[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'DescribeProducersRequest.topics'); count > 0; count--) topics.push(decodeTopicRequest(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicRequest(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeProducersRequest');
   return { topics, unknownTags };
 }
@@ -56,20 +64,20 @@ export function createTopicRequest(fields: Partial<TopicRequest> = {}): TopicReq
 
 export function decodeTopicRequest(reader: Reader, _version: number): TopicRequest {
   const name: string = reader.readCompactString('TopicRequest.name');
+  const partitionIndexesCount = reader.readCompactArrayLength(4, 'TopicRequest.partitionIndexes');
   const partitionIndexes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicRequest.partitionIndexes'); count > 0; count--) partitionIndexes.push(reader.readInt32('TopicRequest.partitionIndexes'));
+  for (let left = partitionIndexesCount; left > 0; left--) {
+    partitionIndexes.push(reader.readInt32('TopicRequest.partitionIndexes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicRequest');
   return { name, partitionIndexes, unknownTags };
 }
 
-export function encodeTopicRequest(
-  writer: Writer,
-  message: TopicRequest,
-  _version: number,
-): void {
+export function encodeTopicRequest(writer: Writer, message: TopicRequest, _version: number): void {
   writer.writeCompactString(message.name, 'TopicRequest.name');
   writer.writeCompactArrayLength(message.partitionIndexes, 'TopicRequest.partitionIndexes');
-  for (const item of message.partitionIndexes) writer.writeInt32(item, 'TopicRequest.partitionIndexes');
+  for (const item of message.partitionIndexes)
+    writer.writeInt32(item, 'TopicRequest.partitionIndexes');
   writer.writeTags(message.unknownTags, 'TopicRequest.unknownTags');
 }
 

@@ -14,7 +14,9 @@ export interface DescribeProducersResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeProducersResponse(fields: Partial<DescribeProducersResponse> = {}): DescribeProducersResponse {
+export function createDescribeProducersResponse(
+  fields: Partial<DescribeProducersResponse> = {},
+): DescribeProducersResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -22,11 +24,17 @@ export function createDescribeProducersResponse(fields: Partial<DescribeProducer
   };
 }
 
-export function decodeDescribeProducersResponse(reader: Reader, version: number): DescribeProducersResponse {
+export function decodeDescribeProducersResponse(
+  reader: Reader,
+  version: number,
+): DescribeProducersResponse {
   reader.beginMessage('DescribeProducersResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('DescribeProducersResponse.throttleTimeMs');
+  const topicsCount = reader.readCompactArrayLength(3, 'DescribeProducersResponse.topics');
   const topics: TopicResponse[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'DescribeProducersResponse.topics'); count > 0; count--) topics.push(decodeTopicResponse(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicResponse(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeProducersResponse');
   return { throttleTimeMs, topics, unknownTags };
 }
@@ -60,17 +68,16 @@ export function createTopicResponse(fields: Partial<TopicResponse> = {}): TopicR
 
 export function decodeTopicResponse(reader: Reader, version: number): TopicResponse {
   const name: string = reader.readCompactString('TopicResponse.name');
+  const partitionsCount = reader.readCompactArrayLength(9, 'TopicResponse.partitions');
   const partitions: PartitionResponse[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'TopicResponse.partitions'); count > 0; count--) partitions.push(decodePartitionResponse(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResponse(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicResponse');
   return { name, partitions, unknownTags };
 }
 
-export function encodeTopicResponse(
-  writer: Writer,
-  message: TopicResponse,
-  version: number,
-): void {
+export function encodeTopicResponse(writer: Writer, message: TopicResponse, version: number): void {
   writer.writeCompactString(message.name, 'TopicResponse.name');
   writer.writeCompactArrayLength(message.partitions, 'TopicResponse.partitions');
   for (const item of message.partitions) encodePartitionResponse(writer, item, version);
@@ -86,7 +93,9 @@ export interface PartitionResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPartitionResponse(fields: Partial<PartitionResponse> = {}): PartitionResponse {
+export function createPartitionResponse(
+  fields: Partial<PartitionResponse> = {},
+): PartitionResponse {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -99,9 +108,17 @@ export function createPartitionResponse(fields: Partial<PartitionResponse> = {})
 export function decodePartitionResponse(reader: Reader, version: number): PartitionResponse {
   const partitionIndex: number = reader.readInt32('PartitionResponse.partitionIndex');
   const errorCode: number = reader.readInt16('PartitionResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResponse.errorMessage',
+  );
+  const activeProducersCount = reader.readCompactArrayLength(
+    37,
+    'PartitionResponse.activeProducers',
+  );
   const activeProducers: ProducerState[] = [];
-  for (let count = reader.readCompactArrayLength(37, 'PartitionResponse.activeProducers'); count > 0; count--) activeProducers.push(decodeProducerState(reader, version));
+  for (let left = activeProducersCount; left > 0; left--) {
+    activeProducers.push(decodeProducerState(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResponse');
   return { partitionIndex, errorCode, errorMessage, activeProducers, unknownTags };
 }
@@ -150,7 +167,15 @@ export function decodeProducerState(reader: Reader, _version: number): ProducerS
   const coordinatorEpoch: number = reader.readInt32('ProducerState.coordinatorEpoch');
   const currentTxnStartOffset: bigint = reader.readInt64('ProducerState.currentTxnStartOffset');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ProducerState');
-  return { producerId, producerEpoch, lastSequence, lastTimestamp, coordinatorEpoch, currentTxnStartOffset, unknownTags };
+  return {
+    producerId,
+    producerEpoch,
+    lastSequence,
+    lastTimestamp,
+    coordinatorEpoch,
+    currentTxnStartOffset,
+    unknownTags,
+  };
 }
 
 export function encodeProducerState(

@@ -13,17 +13,25 @@ export interface DescribeQuorumRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeQuorumRequest(fields: Partial<DescribeQuorumRequest> = {}): DescribeQuorumRequest {
+export function createDescribeQuorumRequest(
+  fields: Partial<DescribeQuorumRequest> = {},
+): DescribeQuorumRequest {
   return {
     topics: fields.topics ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeQuorumRequest(reader: Reader, version: number): DescribeQuorumRequest {
+export function decodeDescribeQuorumRequest(
+  reader: Reader,
+  version: number,
+): DescribeQuorumRequest {
   reader.beginMessage('DescribeQuorumRequest', version, 0, 2);
+  const topicsCount = reader.readCompactArrayLength(3, 'DescribeQuorumRequest.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'DescribeQuorumRequest.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeQuorumRequest');
   return { topics, unknownTags };
 }
@@ -56,17 +64,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicName: string = reader.readCompactString('TopicData.topicName');
+  const partitionsCount = reader.readCompactArrayLength(5, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeCompactString(message.topicName, 'TopicData.topicName');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);

@@ -17,7 +17,9 @@ export interface DescribeQuorumResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeQuorumResponse(fields: Partial<DescribeQuorumResponse> = {}): DescribeQuorumResponse {
+export function createDescribeQuorumResponse(
+  fields: Partial<DescribeQuorumResponse> = {},
+): DescribeQuorumResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -27,14 +29,25 @@ export function createDescribeQuorumResponse(fields: Partial<DescribeQuorumRespo
   };
 }
 
-export function decodeDescribeQuorumResponse(reader: Reader, version: number): DescribeQuorumResponse {
+export function decodeDescribeQuorumResponse(
+  reader: Reader,
+  version: number,
+): DescribeQuorumResponse {
   reader.beginMessage('DescribeQuorumResponse', version, 0, 2);
   const errorCode: number = reader.readInt16('DescribeQuorumResponse.errorCode');
-  const errorMessage: string | null = version >= 2 ? reader.readCompactNullableString('DescribeQuorumResponse.errorMessage') : '';
+  const errorMessage: string | null =
+    version >= 2 ? reader.readCompactNullableString('DescribeQuorumResponse.errorMessage') : '';
+  const topicsCount = reader.readCompactArrayLength(3, 'DescribeQuorumResponse.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'DescribeQuorumResponse.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
+  const nodesCount =
+    version >= 2 ? reader.readCompactArrayLength(6, 'DescribeQuorumResponse.nodes') : 0;
   const nodes: Node[] = [];
-  for (let count = version >= 2 ? reader.readCompactArrayLength(6, 'DescribeQuorumResponse.nodes') : 0; count > 0; count--) nodes.push(decodeNode(reader, version));
+  for (let left = nodesCount; left > 0; left--) {
+    nodes.push(decodeNode(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeQuorumResponse');
   return { errorCode, errorMessage, topics, nodes, unknownTags };
 }
@@ -77,17 +90,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicName: string = reader.readCompactString('TopicData.topicName');
+  const partitionsCount = reader.readCompactArrayLength(25, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(25, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeCompactString(message.topicName, 'TopicData.topicName');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
@@ -124,23 +136,36 @@ export function createPartitionData(fields: Partial<PartitionData> = {}): Partit
 export function decodePartitionData(reader: Reader, version: number): PartitionData {
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
-  const errorMessage: string | null = version >= 2 ? reader.readCompactNullableString('PartitionData.errorMessage') : '';
+  const errorMessage: string | null =
+    version >= 2 ? reader.readCompactNullableString('PartitionData.errorMessage') : '';
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
   const highWatermark: bigint = reader.readInt64('PartitionData.highWatermark');
+  const currentVotersCount = reader.readCompactArrayLength(13, 'PartitionData.currentVoters');
   const currentVoters: ReplicaState[] = [];
-  for (let count = reader.readCompactArrayLength(13, 'PartitionData.currentVoters'); count > 0; count--) currentVoters.push(decodeReplicaState(reader, version));
+  for (let left = currentVotersCount; left > 0; left--) {
+    currentVoters.push(decodeReplicaState(reader, version));
+  }
+  const observersCount = reader.readCompactArrayLength(13, 'PartitionData.observers');
   const observers: ReplicaState[] = [];
-  for (let count = reader.readCompactArrayLength(13, 'PartitionData.observers'); count > 0; count--) observers.push(decodeReplicaState(reader, version));
+  for (let left = observersCount; left > 0; left--) {
+    observers.push(decodeReplicaState(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partitionIndex, errorCode, errorMessage, leaderId, leaderEpoch, highWatermark, currentVoters, observers, unknownTags };
+  return {
+    partitionIndex,
+    errorCode,
+    errorMessage,
+    leaderId,
+    leaderEpoch,
+    highWatermark,
+    currentVoters,
+    observers,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
   if (version >= 2) {
@@ -179,19 +204,25 @@ export function createReplicaState(fields: Partial<ReplicaState> = {}): ReplicaS
 
 export function decodeReplicaState(reader: Reader, version: number): ReplicaState {
   const replicaId: number = reader.readInt32('ReplicaState.replicaId');
-  const replicaDirectoryId: string = version >= 2 ? reader.readUuid('ReplicaState.replicaDirectoryId') : zeroUuid;
+  const replicaDirectoryId: string =
+    version >= 2 ? reader.readUuid('ReplicaState.replicaDirectoryId') : zeroUuid;
   const logEndOffset: bigint = reader.readInt64('ReplicaState.logEndOffset');
-  const lastFetchTimestamp: bigint = version >= 1 ? reader.readInt64('ReplicaState.lastFetchTimestamp') : -1n;
-  const lastCaughtUpTimestamp: bigint = version >= 1 ? reader.readInt64('ReplicaState.lastCaughtUpTimestamp') : -1n;
+  const lastFetchTimestamp: bigint =
+    version >= 1 ? reader.readInt64('ReplicaState.lastFetchTimestamp') : -1n;
+  const lastCaughtUpTimestamp: bigint =
+    version >= 1 ? reader.readInt64('ReplicaState.lastCaughtUpTimestamp') : -1n;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReplicaState');
-  return { replicaId, replicaDirectoryId, logEndOffset, lastFetchTimestamp, lastCaughtUpTimestamp, unknownTags };
+  return {
+    replicaId,
+    replicaDirectoryId,
+    logEndOffset,
+    lastFetchTimestamp,
+    lastCaughtUpTimestamp,
+    unknownTags,
+  };
 }
 
-export function encodeReplicaState(
-  writer: Writer,
-  message: ReplicaState,
-  version: number,
-): void {
+export function encodeReplicaState(writer: Writer, message: ReplicaState, version: number): void {
   writer.writeInt32(message.replicaId, 'ReplicaState.replicaId');
   if (version >= 2) {
     writer.writeUuid(message.replicaDirectoryId, 'ReplicaState.replicaDirectoryId');
@@ -225,17 +256,16 @@ export function createNode(fields: Partial<Node> = {}): Node {
 
 export function decodeNode(reader: Reader, version: number): Node {
   const nodeId: number = reader.readInt32('Node.nodeId');
+  const listenersCount = reader.readCompactArrayLength(5, 'Node.listeners');
   const listeners: Listener[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'Node.listeners'); count > 0; count--) listeners.push(decodeListener(reader, version));
+  for (let left = listenersCount; left > 0; left--) {
+    listeners.push(decodeListener(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Node');
   return { nodeId, listeners, unknownTags };
 }
 
-export function encodeNode(
-  writer: Writer,
-  message: Node,
-  version: number,
-): void {
+export function encodeNode(writer: Writer, message: Node, version: number): void {
   writer.writeInt32(message.nodeId, 'Node.nodeId');
   writer.writeCompactArrayLength(message.listeners, 'Node.listeners');
   for (const item of message.listeners) encodeListener(writer, item, version);
@@ -267,11 +297,7 @@ export function decodeListener(reader: Reader, _version: number): Listener {
   return { name, host, port, unknownTags };
 }
 
-export function encodeListener(
-  writer: Writer,
-  message: Listener,
-  _version: number,
-): void {
+export function encodeListener(writer: Writer, message: Listener, _version: number): void {
   writer.writeCompactString(message.name, 'Listener.name');
   writer.writeCompactString(message.host, 'Listener.host');
   writer.writeUint16(message.port, 'Listener.port');

@@ -13,18 +13,28 @@ export interface DescribeShareGroupOffsetsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsRequest(fields: Partial<DescribeShareGroupOffsetsRequest> = {}): DescribeShareGroupOffsetsRequest {
+export function createDescribeShareGroupOffsetsRequest(
+  fields: Partial<DescribeShareGroupOffsetsRequest> = {},
+): DescribeShareGroupOffsetsRequest {
   return {
     groups: fields.groups ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeShareGroupOffsetsRequest(reader: Reader, version: number): DescribeShareGroupOffsetsRequest {
+export function decodeDescribeShareGroupOffsetsRequest(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsRequest {
   reader.beginMessage('DescribeShareGroupOffsetsRequest', version, 0, 1);
+  const groupsCount = reader.readCompactArrayLength(3, 'DescribeShareGroupOffsetsRequest.groups');
   const groups: DescribeShareGroupOffsetsRequestGroup[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'DescribeShareGroupOffsetsRequest.groups'); count > 0; count--) groups.push(decodeDescribeShareGroupOffsetsRequestGroup(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsRequest');
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribeShareGroupOffsetsRequestGroup(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsRequest',
+  );
   return { groups, unknownTags };
 }
 
@@ -35,7 +45,8 @@ export function encodeDescribeShareGroupOffsetsRequest(
 ): void {
   writer.beginMessage('DescribeShareGroupOffsetsRequest', version, 0, 1);
   writer.writeCompactArrayLength(message.groups, 'DescribeShareGroupOffsetsRequest.groups');
-  for (const item of message.groups) encodeDescribeShareGroupOffsetsRequestGroup(writer, item, version);
+  for (const item of message.groups)
+    encodeDescribeShareGroupOffsetsRequestGroup(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsRequest.unknownTags');
 }
 
@@ -46,7 +57,9 @@ export interface DescribeShareGroupOffsetsRequestGroup {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsRequestGroup(fields: Partial<DescribeShareGroupOffsetsRequestGroup> = {}): DescribeShareGroupOffsetsRequestGroup {
+export function createDescribeShareGroupOffsetsRequestGroup(
+  fields: Partial<DescribeShareGroupOffsetsRequestGroup> = {},
+): DescribeShareGroupOffsetsRequestGroup {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics === undefined ? [] : fields.topics,
@@ -54,12 +67,22 @@ export function createDescribeShareGroupOffsetsRequestGroup(fields: Partial<Desc
   };
 }
 
-export function decodeDescribeShareGroupOffsetsRequestGroup(reader: Reader, version: number): DescribeShareGroupOffsetsRequestGroup {
+export function decodeDescribeShareGroupOffsetsRequestGroup(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsRequestGroup {
   const groupId: string = reader.readCompactString('DescribeShareGroupOffsetsRequestGroup.groupId');
-  const topicsCount = reader.readCompactNullableArrayLength(3, 'DescribeShareGroupOffsetsRequestGroup.topics');
+  const topicsCount = reader.readCompactNullableArrayLength(
+    3,
+    'DescribeShareGroupOffsetsRequestGroup.topics',
+  );
   const topics: DescribeShareGroupOffsetsRequestTopic[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeDescribeShareGroupOffsetsRequestTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsRequestGroup');
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeDescribeShareGroupOffsetsRequestTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsRequestGroup',
+  );
   return { groupId, topics, unknownTags };
 }
 
@@ -69,8 +92,12 @@ export function encodeDescribeShareGroupOffsetsRequestGroup(
   version: number,
 ): void {
   writer.writeCompactString(message.groupId, 'DescribeShareGroupOffsetsRequestGroup.groupId');
-  writer.writeCompactNullableArrayLength(message.topics, 'DescribeShareGroupOffsetsRequestGroup.topics');
-  for (const item of message.topics ?? []) encodeDescribeShareGroupOffsetsRequestTopic(writer, item, version);
+  writer.writeCompactNullableArrayLength(
+    message.topics,
+    'DescribeShareGroupOffsetsRequestGroup.topics',
+  );
+  for (const item of message.topics ?? [])
+    encodeDescribeShareGroupOffsetsRequestTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsRequestGroup.unknownTags');
 }
 
@@ -81,7 +108,9 @@ export interface DescribeShareGroupOffsetsRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsRequestTopic(fields: Partial<DescribeShareGroupOffsetsRequestTopic> = {}): DescribeShareGroupOffsetsRequestTopic {
+export function createDescribeShareGroupOffsetsRequestTopic(
+  fields: Partial<DescribeShareGroupOffsetsRequestTopic> = {},
+): DescribeShareGroupOffsetsRequestTopic {
   return {
     topicName: fields.topicName ?? '',
     partitions: fields.partitions ?? [],
@@ -89,11 +118,24 @@ export function createDescribeShareGroupOffsetsRequestTopic(fields: Partial<Desc
   };
 }
 
-export function decodeDescribeShareGroupOffsetsRequestTopic(reader: Reader, _version: number): DescribeShareGroupOffsetsRequestTopic {
-  const topicName: string = reader.readCompactString('DescribeShareGroupOffsetsRequestTopic.topicName');
+export function decodeDescribeShareGroupOffsetsRequestTopic(
+  reader: Reader,
+  _version: number,
+): DescribeShareGroupOffsetsRequestTopic {
+  const topicName: string = reader.readCompactString(
+    'DescribeShareGroupOffsetsRequestTopic.topicName',
+  );
+  const partitionsCount = reader.readCompactArrayLength(
+    4,
+    'DescribeShareGroupOffsetsRequestTopic.partitions',
+  );
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'DescribeShareGroupOffsetsRequestTopic.partitions'); count > 0; count--) partitions.push(reader.readInt32('DescribeShareGroupOffsetsRequestTopic.partitions'));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsRequestTopic');
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('DescribeShareGroupOffsetsRequestTopic.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsRequestTopic',
+  );
   return { topicName, partitions, unknownTags };
 }
 
@@ -103,19 +145,24 @@ export function encodeDescribeShareGroupOffsetsRequestTopic(
   _version: number,
 ): void {
   writer.writeCompactString(message.topicName, 'DescribeShareGroupOffsetsRequestTopic.topicName');
-  writer.writeCompactArrayLength(message.partitions, 'DescribeShareGroupOffsetsRequestTopic.partitions');
-  for (const item of message.partitions) writer.writeInt32(item, 'DescribeShareGroupOffsetsRequestTopic.partitions');
+  writer.writeCompactArrayLength(
+    message.partitions,
+    'DescribeShareGroupOffsetsRequestTopic.partitions',
+  );
+  for (const item of message.partitions)
+    writer.writeInt32(item, 'DescribeShareGroupOffsetsRequestTopic.partitions');
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsRequestTopic.unknownTags');
 }
 
-export const describeShareGroupOffsetsRequestCodec: MessageCodec<DescribeShareGroupOffsetsRequest> = {
-  name: 'DescribeShareGroupOffsetsRequest',
-  kind: 'request',
-  apiKey: 90,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createDescribeShareGroupOffsetsRequest,
-  decode: decodeDescribeShareGroupOffsetsRequest,
-  encode: encodeDescribeShareGroupOffsetsRequest,
-};
+export const describeShareGroupOffsetsRequestCodec: MessageCodec<DescribeShareGroupOffsetsRequest> =
+  {
+    name: 'DescribeShareGroupOffsetsRequest',
+    kind: 'request',
+    apiKey: 90,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createDescribeShareGroupOffsetsRequest,
+    decode: decodeDescribeShareGroupOffsetsRequest,
+    encode: encodeDescribeShareGroupOffsetsRequest,
+  };

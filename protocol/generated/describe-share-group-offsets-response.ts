@@ -15,7 +15,9 @@ export interface DescribeShareGroupOffsetsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsResponse(fields: Partial<DescribeShareGroupOffsetsResponse> = {}): DescribeShareGroupOffsetsResponse {
+export function createDescribeShareGroupOffsetsResponse(
+  fields: Partial<DescribeShareGroupOffsetsResponse> = {},
+): DescribeShareGroupOffsetsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     groups: fields.groups ?? [],
@@ -23,12 +25,22 @@ export function createDescribeShareGroupOffsetsResponse(fields: Partial<Describe
   };
 }
 
-export function decodeDescribeShareGroupOffsetsResponse(reader: Reader, version: number): DescribeShareGroupOffsetsResponse {
+export function decodeDescribeShareGroupOffsetsResponse(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsResponse {
   reader.beginMessage('DescribeShareGroupOffsetsResponse', version, 0, 1);
-  const throttleTimeMs: number = reader.readInt32('DescribeShareGroupOffsetsResponse.throttleTimeMs');
+  const throttleTimeMs: number = reader.readInt32(
+    'DescribeShareGroupOffsetsResponse.throttleTimeMs',
+  );
+  const groupsCount = reader.readCompactArrayLength(6, 'DescribeShareGroupOffsetsResponse.groups');
   const groups: DescribeShareGroupOffsetsResponseGroup[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'DescribeShareGroupOffsetsResponse.groups'); count > 0; count--) groups.push(decodeDescribeShareGroupOffsetsResponseGroup(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsResponse');
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribeShareGroupOffsetsResponseGroup(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsResponse',
+  );
   return { throttleTimeMs, groups, unknownTags };
 }
 
@@ -40,7 +52,8 @@ export function encodeDescribeShareGroupOffsetsResponse(
   writer.beginMessage('DescribeShareGroupOffsetsResponse', version, 0, 1);
   writer.writeInt32(message.throttleTimeMs, 'DescribeShareGroupOffsetsResponse.throttleTimeMs');
   writer.writeCompactArrayLength(message.groups, 'DescribeShareGroupOffsetsResponse.groups');
-  for (const item of message.groups) encodeDescribeShareGroupOffsetsResponseGroup(writer, item, version);
+  for (const item of message.groups)
+    encodeDescribeShareGroupOffsetsResponseGroup(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsResponse.unknownTags');
 }
 
@@ -53,7 +66,9 @@ export interface DescribeShareGroupOffsetsResponseGroup {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsResponseGroup(fields: Partial<DescribeShareGroupOffsetsResponseGroup> = {}): DescribeShareGroupOffsetsResponseGroup {
+export function createDescribeShareGroupOffsetsResponseGroup(
+  fields: Partial<DescribeShareGroupOffsetsResponseGroup> = {},
+): DescribeShareGroupOffsetsResponseGroup {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -63,13 +78,28 @@ export function createDescribeShareGroupOffsetsResponseGroup(fields: Partial<Des
   };
 }
 
-export function decodeDescribeShareGroupOffsetsResponseGroup(reader: Reader, version: number): DescribeShareGroupOffsetsResponseGroup {
-  const groupId: string = reader.readCompactString('DescribeShareGroupOffsetsResponseGroup.groupId');
+export function decodeDescribeShareGroupOffsetsResponseGroup(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsResponseGroup {
+  const groupId: string = reader.readCompactString(
+    'DescribeShareGroupOffsetsResponseGroup.groupId',
+  );
+  const topicsCount = reader.readCompactArrayLength(
+    19,
+    'DescribeShareGroupOffsetsResponseGroup.topics',
+  );
   const topics: DescribeShareGroupOffsetsResponseTopic[] = [];
-  for (let count = reader.readCompactArrayLength(19, 'DescribeShareGroupOffsetsResponseGroup.topics'); count > 0; count--) topics.push(decodeDescribeShareGroupOffsetsResponseTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDescribeShareGroupOffsetsResponseTopic(reader, version));
+  }
   const errorCode: number = reader.readInt16('DescribeShareGroupOffsetsResponseGroup.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribeShareGroupOffsetsResponseGroup.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsResponseGroup');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribeShareGroupOffsetsResponseGroup.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsResponseGroup',
+  );
   return { groupId, topics, errorCode, errorMessage, unknownTags };
 }
 
@@ -80,9 +110,13 @@ export function encodeDescribeShareGroupOffsetsResponseGroup(
 ): void {
   writer.writeCompactString(message.groupId, 'DescribeShareGroupOffsetsResponseGroup.groupId');
   writer.writeCompactArrayLength(message.topics, 'DescribeShareGroupOffsetsResponseGroup.topics');
-  for (const item of message.topics) encodeDescribeShareGroupOffsetsResponseTopic(writer, item, version);
+  for (const item of message.topics)
+    encodeDescribeShareGroupOffsetsResponseTopic(writer, item, version);
   writer.writeInt16(message.errorCode, 'DescribeShareGroupOffsetsResponseGroup.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DescribeShareGroupOffsetsResponseGroup.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DescribeShareGroupOffsetsResponseGroup.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsResponseGroup.unknownTags');
 }
 
@@ -94,7 +128,9 @@ export interface DescribeShareGroupOffsetsResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsResponseTopic(fields: Partial<DescribeShareGroupOffsetsResponseTopic> = {}): DescribeShareGroupOffsetsResponseTopic {
+export function createDescribeShareGroupOffsetsResponseTopic(
+  fields: Partial<DescribeShareGroupOffsetsResponseTopic> = {},
+): DescribeShareGroupOffsetsResponseTopic {
   return {
     topicName: fields.topicName ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -103,12 +139,25 @@ export function createDescribeShareGroupOffsetsResponseTopic(fields: Partial<Des
   };
 }
 
-export function decodeDescribeShareGroupOffsetsResponseTopic(reader: Reader, version: number): DescribeShareGroupOffsetsResponseTopic {
-  const topicName: string = reader.readCompactString('DescribeShareGroupOffsetsResponseTopic.topicName');
+export function decodeDescribeShareGroupOffsetsResponseTopic(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsResponseTopic {
+  const topicName: string = reader.readCompactString(
+    'DescribeShareGroupOffsetsResponseTopic.topicName',
+  );
   const topicId: string = reader.readUuid('DescribeShareGroupOffsetsResponseTopic.topicId');
+  const partitionsCount = reader.readCompactArrayLength(
+    20,
+    'DescribeShareGroupOffsetsResponseTopic.partitions',
+  );
   const partitions: DescribeShareGroupOffsetsResponsePartition[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'DescribeShareGroupOffsetsResponseTopic.partitions'); count > 0; count--) partitions.push(decodeDescribeShareGroupOffsetsResponsePartition(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsResponseTopic');
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeDescribeShareGroupOffsetsResponsePartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsResponseTopic',
+  );
   return { topicName, topicId, partitions, unknownTags };
 }
 
@@ -119,8 +168,12 @@ export function encodeDescribeShareGroupOffsetsResponseTopic(
 ): void {
   writer.writeCompactString(message.topicName, 'DescribeShareGroupOffsetsResponseTopic.topicName');
   writer.writeUuid(message.topicId, 'DescribeShareGroupOffsetsResponseTopic.topicId');
-  writer.writeCompactArrayLength(message.partitions, 'DescribeShareGroupOffsetsResponseTopic.partitions');
-  for (const item of message.partitions) encodeDescribeShareGroupOffsetsResponsePartition(writer, item, version);
+  writer.writeCompactArrayLength(
+    message.partitions,
+    'DescribeShareGroupOffsetsResponseTopic.partitions',
+  );
+  for (const item of message.partitions)
+    encodeDescribeShareGroupOffsetsResponsePartition(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsResponseTopic.unknownTags');
 }
 
@@ -135,7 +188,9 @@ export interface DescribeShareGroupOffsetsResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeShareGroupOffsetsResponsePartition(fields: Partial<DescribeShareGroupOffsetsResponsePartition> = {}): DescribeShareGroupOffsetsResponsePartition {
+export function createDescribeShareGroupOffsetsResponsePartition(
+  fields: Partial<DescribeShareGroupOffsetsResponsePartition> = {},
+): DescribeShareGroupOffsetsResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     startOffset: fields.startOffset ?? 0n,
@@ -147,14 +202,30 @@ export function createDescribeShareGroupOffsetsResponsePartition(fields: Partial
   };
 }
 
-export function decodeDescribeShareGroupOffsetsResponsePartition(reader: Reader, version: number): DescribeShareGroupOffsetsResponsePartition {
-  const partitionIndex: number = reader.readInt32('DescribeShareGroupOffsetsResponsePartition.partitionIndex');
-  const startOffset: bigint = reader.readInt64('DescribeShareGroupOffsetsResponsePartition.startOffset');
-  const leaderEpoch: number = reader.readInt32('DescribeShareGroupOffsetsResponsePartition.leaderEpoch');
-  const lag: bigint = version >= 1 ? reader.readInt64('DescribeShareGroupOffsetsResponsePartition.lag') : -1n;
-  const errorCode: number = reader.readInt16('DescribeShareGroupOffsetsResponsePartition.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribeShareGroupOffsetsResponsePartition.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeShareGroupOffsetsResponsePartition');
+export function decodeDescribeShareGroupOffsetsResponsePartition(
+  reader: Reader,
+  version: number,
+): DescribeShareGroupOffsetsResponsePartition {
+  const partitionIndex: number = reader.readInt32(
+    'DescribeShareGroupOffsetsResponsePartition.partitionIndex',
+  );
+  const startOffset: bigint = reader.readInt64(
+    'DescribeShareGroupOffsetsResponsePartition.startOffset',
+  );
+  const leaderEpoch: number = reader.readInt32(
+    'DescribeShareGroupOffsetsResponsePartition.leaderEpoch',
+  );
+  const lag: bigint =
+    version >= 1 ? reader.readInt64('DescribeShareGroupOffsetsResponsePartition.lag') : -1n;
+  const errorCode: number = reader.readInt16(
+    'DescribeShareGroupOffsetsResponsePartition.errorCode',
+  );
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribeShareGroupOffsetsResponsePartition.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeShareGroupOffsetsResponsePartition',
+  );
   return { partitionIndex, startOffset, leaderEpoch, lag, errorCode, errorMessage, unknownTags };
 }
 
@@ -163,25 +234,32 @@ export function encodeDescribeShareGroupOffsetsResponsePartition(
   message: DescribeShareGroupOffsetsResponsePartition,
   version: number,
 ): void {
-  writer.writeInt32(message.partitionIndex, 'DescribeShareGroupOffsetsResponsePartition.partitionIndex');
+  writer.writeInt32(
+    message.partitionIndex,
+    'DescribeShareGroupOffsetsResponsePartition.partitionIndex',
+  );
   writer.writeInt64(message.startOffset, 'DescribeShareGroupOffsetsResponsePartition.startOffset');
   writer.writeInt32(message.leaderEpoch, 'DescribeShareGroupOffsetsResponsePartition.leaderEpoch');
   if (version >= 1) {
     writer.writeInt64(message.lag, 'DescribeShareGroupOffsetsResponsePartition.lag');
   }
   writer.writeInt16(message.errorCode, 'DescribeShareGroupOffsetsResponsePartition.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DescribeShareGroupOffsetsResponsePartition.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DescribeShareGroupOffsetsResponsePartition.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'DescribeShareGroupOffsetsResponsePartition.unknownTags');
 }
 
-export const describeShareGroupOffsetsResponseCodec: MessageCodec<DescribeShareGroupOffsetsResponse> = {
-  name: 'DescribeShareGroupOffsetsResponse',
-  kind: 'response',
-  apiKey: 90,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createDescribeShareGroupOffsetsResponse,
-  decode: decodeDescribeShareGroupOffsetsResponse,
-  encode: encodeDescribeShareGroupOffsetsResponse,
-};
+export const describeShareGroupOffsetsResponseCodec: MessageCodec<DescribeShareGroupOffsetsResponse> =
+  {
+    name: 'DescribeShareGroupOffsetsResponse',
+    kind: 'response',
+    apiKey: 90,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createDescribeShareGroupOffsetsResponse,
+    decode: decodeDescribeShareGroupOffsetsResponse,
+    encode: encodeDescribeShareGroupOffsetsResponse,
+  };

@@ -15,7 +15,9 @@ export interface DescribeTopicPartitionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTopicPartitionsRequest(fields: Partial<DescribeTopicPartitionsRequest> = {}): DescribeTopicPartitionsRequest {
+export function createDescribeTopicPartitionsRequest(
+  fields: Partial<DescribeTopicPartitionsRequest> = {},
+): DescribeTopicPartitionsRequest {
   return {
     topics: fields.topics ?? [],
     responsePartitionLimit: fields.responsePartitionLimit ?? 2000,
@@ -24,13 +26,25 @@ export function createDescribeTopicPartitionsRequest(fields: Partial<DescribeTop
   };
 }
 
-export function decodeDescribeTopicPartitionsRequest(reader: Reader, version: number): DescribeTopicPartitionsRequest {
+export function decodeDescribeTopicPartitionsRequest(
+  reader: Reader,
+  version: number,
+): DescribeTopicPartitionsRequest {
   reader.beginMessage('DescribeTopicPartitionsRequest', version, 0, 0);
+  const topicsCount = reader.readCompactArrayLength(2, 'DescribeTopicPartitionsRequest.topics');
   const topics: TopicRequest[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'DescribeTopicPartitionsRequest.topics'); count > 0; count--) topics.push(decodeTopicRequest(reader, version));
-  const responsePartitionLimit: number = reader.readInt32('DescribeTopicPartitionsRequest.responsePartitionLimit');
-  const cursor: Cursor | null = (reader.readPresence('DescribeTopicPartitionsRequest.cursor') ? decodeCursor(reader, version) : null);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTopicPartitionsRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicRequest(reader, version));
+  }
+  const responsePartitionLimit: number = reader.readInt32(
+    'DescribeTopicPartitionsRequest.responsePartitionLimit',
+  );
+  const cursor: Cursor | null = reader.readPresence('DescribeTopicPartitionsRequest.cursor')
+    ? decodeCursor(reader, version)
+    : null;
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeTopicPartitionsRequest',
+  );
   return { topics, responsePartitionLimit, cursor, unknownTags };
 }
 
@@ -42,7 +56,10 @@ export function encodeDescribeTopicPartitionsRequest(
   writer.beginMessage('DescribeTopicPartitionsRequest', version, 0, 0);
   writer.writeCompactArrayLength(message.topics, 'DescribeTopicPartitionsRequest.topics');
   for (const item of message.topics) encodeTopicRequest(writer, item, version);
-  writer.writeInt32(message.responsePartitionLimit, 'DescribeTopicPartitionsRequest.responsePartitionLimit');
+  writer.writeInt32(
+    message.responsePartitionLimit,
+    'DescribeTopicPartitionsRequest.responsePartitionLimit',
+  );
   writer.writePresence(message.cursor);
   if (message.cursor !== null) encodeCursor(writer, message.cursor, version);
   writer.writeTags(message.unknownTags, 'DescribeTopicPartitionsRequest.unknownTags');
@@ -67,11 +84,7 @@ export function decodeTopicRequest(reader: Reader, _version: number): TopicReque
   return { name, unknownTags };
 }
 
-export function encodeTopicRequest(
-  writer: Writer,
-  message: TopicRequest,
-  _version: number,
-): void {
+export function encodeTopicRequest(writer: Writer, message: TopicRequest, _version: number): void {
   writer.writeCompactString(message.name, 'TopicRequest.name');
   writer.writeTags(message.unknownTags, 'TopicRequest.unknownTags');
 }
@@ -98,11 +111,7 @@ export function decodeCursor(reader: Reader, _version: number): Cursor {
   return { topicName, partitionIndex, unknownTags };
 }
 
-export function encodeCursor(
-  writer: Writer,
-  message: Cursor,
-  _version: number,
-): void {
+export function encodeCursor(writer: Writer, message: Cursor, _version: number): void {
   writer.writeCompactString(message.topicName, 'Cursor.topicName');
   writer.writeInt32(message.partitionIndex, 'Cursor.partitionIndex');
   writer.writeTags(message.unknownTags, 'Cursor.unknownTags');

@@ -16,7 +16,9 @@ export interface DescribeTopicPartitionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTopicPartitionsResponse(fields: Partial<DescribeTopicPartitionsResponse> = {}): DescribeTopicPartitionsResponse {
+export function createDescribeTopicPartitionsResponse(
+  fields: Partial<DescribeTopicPartitionsResponse> = {},
+): DescribeTopicPartitionsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -25,13 +27,25 @@ export function createDescribeTopicPartitionsResponse(fields: Partial<DescribeTo
   };
 }
 
-export function decodeDescribeTopicPartitionsResponse(reader: Reader, version: number): DescribeTopicPartitionsResponse {
+export function decodeDescribeTopicPartitionsResponse(
+  reader: Reader,
+  version: number,
+): DescribeTopicPartitionsResponse {
   reader.beginMessage('DescribeTopicPartitionsResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('DescribeTopicPartitionsResponse.throttleTimeMs');
+  const topicsCount = reader.readCompactArrayLength(26, 'DescribeTopicPartitionsResponse.topics');
   const topics: DescribeTopicPartitionsResponseTopic[] = [];
-  for (let count = reader.readCompactArrayLength(26, 'DescribeTopicPartitionsResponse.topics'); count > 0; count--) topics.push(decodeDescribeTopicPartitionsResponseTopic(reader, version));
-  const nextCursor: Cursor | null = (reader.readPresence('DescribeTopicPartitionsResponse.nextCursor') ? decodeCursor(reader, version) : null);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTopicPartitionsResponse');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeDescribeTopicPartitionsResponseTopic(reader, version));
+  }
+  const nextCursor: Cursor | null = reader.readPresence(
+    'DescribeTopicPartitionsResponse.nextCursor',
+  )
+    ? decodeCursor(reader, version)
+    : null;
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeTopicPartitionsResponse',
+  );
   return { throttleTimeMs, topics, nextCursor, unknownTags };
 }
 
@@ -43,7 +57,8 @@ export function encodeDescribeTopicPartitionsResponse(
   writer.beginMessage('DescribeTopicPartitionsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'DescribeTopicPartitionsResponse.throttleTimeMs');
   writer.writeCompactArrayLength(message.topics, 'DescribeTopicPartitionsResponse.topics');
-  for (const item of message.topics) encodeDescribeTopicPartitionsResponseTopic(writer, item, version);
+  for (const item of message.topics)
+    encodeDescribeTopicPartitionsResponseTopic(writer, item, version);
   writer.writePresence(message.nextCursor);
   if (message.nextCursor !== null) encodeCursor(writer, message.nextCursor, version);
   writer.writeTags(message.unknownTags, 'DescribeTopicPartitionsResponse.unknownTags');
@@ -60,7 +75,9 @@ export interface DescribeTopicPartitionsResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTopicPartitionsResponseTopic(fields: Partial<DescribeTopicPartitionsResponseTopic> = {}): DescribeTopicPartitionsResponseTopic {
+export function createDescribeTopicPartitionsResponseTopic(
+  fields: Partial<DescribeTopicPartitionsResponseTopic> = {},
+): DescribeTopicPartitionsResponseTopic {
   return {
     errorCode: fields.errorCode ?? 0,
     name: fields.name === undefined ? '' : fields.name,
@@ -72,16 +89,39 @@ export function createDescribeTopicPartitionsResponseTopic(fields: Partial<Descr
   };
 }
 
-export function decodeDescribeTopicPartitionsResponseTopic(reader: Reader, version: number): DescribeTopicPartitionsResponseTopic {
+export function decodeDescribeTopicPartitionsResponseTopic(
+  reader: Reader,
+  version: number,
+): DescribeTopicPartitionsResponseTopic {
   const errorCode: number = reader.readInt16('DescribeTopicPartitionsResponseTopic.errorCode');
-  const name: string | null = reader.readCompactNullableString('DescribeTopicPartitionsResponseTopic.name');
+  const name: string | null = reader.readCompactNullableString(
+    'DescribeTopicPartitionsResponseTopic.name',
+  );
   const topicId: string = reader.readUuid('DescribeTopicPartitionsResponseTopic.topicId');
   const isInternal: boolean = reader.readBoolean('DescribeTopicPartitionsResponseTopic.isInternal');
+  const partitionsCount = reader.readCompactArrayLength(
+    20,
+    'DescribeTopicPartitionsResponseTopic.partitions',
+  );
   const partitions: DescribeTopicPartitionsResponsePartition[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'DescribeTopicPartitionsResponseTopic.partitions'); count > 0; count--) partitions.push(decodeDescribeTopicPartitionsResponsePartition(reader, version));
-  const topicAuthorizedOperations: number = reader.readInt32('DescribeTopicPartitionsResponseTopic.topicAuthorizedOperations');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTopicPartitionsResponseTopic');
-  return { errorCode, name, topicId, isInternal, partitions, topicAuthorizedOperations, unknownTags };
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeDescribeTopicPartitionsResponsePartition(reader, version));
+  }
+  const topicAuthorizedOperations: number = reader.readInt32(
+    'DescribeTopicPartitionsResponseTopic.topicAuthorizedOperations',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeTopicPartitionsResponseTopic',
+  );
+  return {
+    errorCode,
+    name,
+    topicId,
+    isInternal,
+    partitions,
+    topicAuthorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeDescribeTopicPartitionsResponseTopic(
@@ -93,9 +133,16 @@ export function encodeDescribeTopicPartitionsResponseTopic(
   writer.writeCompactNullableString(message.name, 'DescribeTopicPartitionsResponseTopic.name');
   writer.writeUuid(message.topicId, 'DescribeTopicPartitionsResponseTopic.topicId');
   writer.writeBoolean(message.isInternal, 'DescribeTopicPartitionsResponseTopic.isInternal');
-  writer.writeCompactArrayLength(message.partitions, 'DescribeTopicPartitionsResponseTopic.partitions');
-  for (const item of message.partitions) encodeDescribeTopicPartitionsResponsePartition(writer, item, version);
-  writer.writeInt32(message.topicAuthorizedOperations, 'DescribeTopicPartitionsResponseTopic.topicAuthorizedOperations');
+  writer.writeCompactArrayLength(
+    message.partitions,
+    'DescribeTopicPartitionsResponseTopic.partitions',
+  );
+  for (const item of message.partitions)
+    encodeDescribeTopicPartitionsResponsePartition(writer, item, version);
+  writer.writeInt32(
+    message.topicAuthorizedOperations,
+    'DescribeTopicPartitionsResponseTopic.topicAuthorizedOperations',
+  );
   writer.writeTags(message.unknownTags, 'DescribeTopicPartitionsResponseTopic.unknownTags');
 }
 
@@ -113,7 +160,9 @@ export interface DescribeTopicPartitionsResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTopicPartitionsResponsePartition(fields: Partial<DescribeTopicPartitionsResponsePartition> = {}): DescribeTopicPartitionsResponsePartition {
+export function createDescribeTopicPartitionsResponsePartition(
+  fields: Partial<DescribeTopicPartitionsResponsePartition> = {},
+): DescribeTopicPartitionsResponsePartition {
   return {
     errorCode: fields.errorCode ?? 0,
     partitionIndex: fields.partitionIndex ?? 0,
@@ -128,25 +177,77 @@ export function createDescribeTopicPartitionsResponsePartition(fields: Partial<D
   };
 }
 
-export function decodeDescribeTopicPartitionsResponsePartition(reader: Reader, _version: number): DescribeTopicPartitionsResponsePartition {
+export function decodeDescribeTopicPartitionsResponsePartition(
+  reader: Reader,
+  _version: number,
+): DescribeTopicPartitionsResponsePartition {
   const errorCode: number = reader.readInt16('DescribeTopicPartitionsResponsePartition.errorCode');
-  const partitionIndex: number = reader.readInt32('DescribeTopicPartitionsResponsePartition.partitionIndex');
+  const partitionIndex: number = reader.readInt32(
+    'DescribeTopicPartitionsResponsePartition.partitionIndex',
+  );
   const leaderId: number = reader.readInt32('DescribeTopicPartitionsResponsePartition.leaderId');
-  const leaderEpoch: number = reader.readInt32('DescribeTopicPartitionsResponsePartition.leaderEpoch');
+  const leaderEpoch: number = reader.readInt32(
+    'DescribeTopicPartitionsResponsePartition.leaderEpoch',
+  );
+  const replicaNodesCount = reader.readCompactArrayLength(
+    4,
+    'DescribeTopicPartitionsResponsePartition.replicaNodes',
+  );
   const replicaNodes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'DescribeTopicPartitionsResponsePartition.replicaNodes'); count > 0; count--) replicaNodes.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.replicaNodes'));
+  for (let left = replicaNodesCount; left > 0; left--) {
+    replicaNodes.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.replicaNodes'));
+  }
+  const isrNodesCount = reader.readCompactArrayLength(
+    4,
+    'DescribeTopicPartitionsResponsePartition.isrNodes',
+  );
   const isrNodes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'DescribeTopicPartitionsResponsePartition.isrNodes'); count > 0; count--) isrNodes.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.isrNodes'));
-  const eligibleLeaderReplicasCount = reader.readCompactNullableArrayLength(4, 'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas');
+  for (let left = isrNodesCount; left > 0; left--) {
+    isrNodes.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.isrNodes'));
+  }
+  const eligibleLeaderReplicasCount = reader.readCompactNullableArrayLength(
+    4,
+    'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas',
+  );
   const eligibleLeaderReplicas: number[] | null = eligibleLeaderReplicasCount < 0 ? null : [];
-  for (let count = eligibleLeaderReplicasCount; count > 0; count--) eligibleLeaderReplicas?.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas'));
-  const lastKnownElrCount = reader.readCompactNullableArrayLength(4, 'DescribeTopicPartitionsResponsePartition.lastKnownElr');
+  for (let left = eligibleLeaderReplicasCount; left > 0; left--) {
+    eligibleLeaderReplicas?.push(
+      reader.readInt32('DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas'),
+    );
+  }
+  const lastKnownElrCount = reader.readCompactNullableArrayLength(
+    4,
+    'DescribeTopicPartitionsResponsePartition.lastKnownElr',
+  );
   const lastKnownElr: number[] | null = lastKnownElrCount < 0 ? null : [];
-  for (let count = lastKnownElrCount; count > 0; count--) lastKnownElr?.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.lastKnownElr'));
+  for (let left = lastKnownElrCount; left > 0; left--) {
+    lastKnownElr?.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.lastKnownElr'));
+  }
+  const offlineReplicasCount = reader.readCompactArrayLength(
+    4,
+    'DescribeTopicPartitionsResponsePartition.offlineReplicas',
+  );
   const offlineReplicas: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'DescribeTopicPartitionsResponsePartition.offlineReplicas'); count > 0; count--) offlineReplicas.push(reader.readInt32('DescribeTopicPartitionsResponsePartition.offlineReplicas'));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTopicPartitionsResponsePartition');
-  return { errorCode, partitionIndex, leaderId, leaderEpoch, replicaNodes, isrNodes, eligibleLeaderReplicas, lastKnownElr, offlineReplicas, unknownTags };
+  for (let left = offlineReplicasCount; left > 0; left--) {
+    offlineReplicas.push(
+      reader.readInt32('DescribeTopicPartitionsResponsePartition.offlineReplicas'),
+    );
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeTopicPartitionsResponsePartition',
+  );
+  return {
+    errorCode,
+    partitionIndex,
+    leaderId,
+    leaderEpoch,
+    replicaNodes,
+    isrNodes,
+    eligibleLeaderReplicas,
+    lastKnownElr,
+    offlineReplicas,
+    unknownTags,
+  };
 }
 
 export function encodeDescribeTopicPartitionsResponsePartition(
@@ -155,19 +256,42 @@ export function encodeDescribeTopicPartitionsResponsePartition(
   _version: number,
 ): void {
   writer.writeInt16(message.errorCode, 'DescribeTopicPartitionsResponsePartition.errorCode');
-  writer.writeInt32(message.partitionIndex, 'DescribeTopicPartitionsResponsePartition.partitionIndex');
+  writer.writeInt32(
+    message.partitionIndex,
+    'DescribeTopicPartitionsResponsePartition.partitionIndex',
+  );
   writer.writeInt32(message.leaderId, 'DescribeTopicPartitionsResponsePartition.leaderId');
   writer.writeInt32(message.leaderEpoch, 'DescribeTopicPartitionsResponsePartition.leaderEpoch');
-  writer.writeCompactArrayLength(message.replicaNodes, 'DescribeTopicPartitionsResponsePartition.replicaNodes');
-  for (const item of message.replicaNodes) writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.replicaNodes');
-  writer.writeCompactArrayLength(message.isrNodes, 'DescribeTopicPartitionsResponsePartition.isrNodes');
-  for (const item of message.isrNodes) writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.isrNodes');
-  writer.writeCompactNullableArrayLength(message.eligibleLeaderReplicas, 'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas');
-  for (const item of message.eligibleLeaderReplicas ?? []) writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas');
-  writer.writeCompactNullableArrayLength(message.lastKnownElr, 'DescribeTopicPartitionsResponsePartition.lastKnownElr');
-  for (const item of message.lastKnownElr ?? []) writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.lastKnownElr');
-  writer.writeCompactArrayLength(message.offlineReplicas, 'DescribeTopicPartitionsResponsePartition.offlineReplicas');
-  for (const item of message.offlineReplicas) writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.offlineReplicas');
+  writer.writeCompactArrayLength(
+    message.replicaNodes,
+    'DescribeTopicPartitionsResponsePartition.replicaNodes',
+  );
+  for (const item of message.replicaNodes)
+    writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.replicaNodes');
+  writer.writeCompactArrayLength(
+    message.isrNodes,
+    'DescribeTopicPartitionsResponsePartition.isrNodes',
+  );
+  for (const item of message.isrNodes)
+    writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.isrNodes');
+  writer.writeCompactNullableArrayLength(
+    message.eligibleLeaderReplicas,
+    'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas',
+  );
+  for (const item of message.eligibleLeaderReplicas ?? [])
+    writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.eligibleLeaderReplicas');
+  writer.writeCompactNullableArrayLength(
+    message.lastKnownElr,
+    'DescribeTopicPartitionsResponsePartition.lastKnownElr',
+  );
+  for (const item of message.lastKnownElr ?? [])
+    writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.lastKnownElr');
+  writer.writeCompactArrayLength(
+    message.offlineReplicas,
+    'DescribeTopicPartitionsResponsePartition.offlineReplicas',
+  );
+  for (const item of message.offlineReplicas)
+    writer.writeInt32(item, 'DescribeTopicPartitionsResponsePartition.offlineReplicas');
   writer.writeTags(message.unknownTags, 'DescribeTopicPartitionsResponsePartition.unknownTags');
 }
 
@@ -193,11 +317,7 @@ export function decodeCursor(reader: Reader, _version: number): Cursor {
   return { topicName, partitionIndex, unknownTags };
 }
 
-export function encodeCursor(
-  writer: Writer,
-  message: Cursor,
-  _version: number,
-): void {
+export function encodeCursor(writer: Writer, message: Cursor, _version: number): void {
   writer.writeCompactString(message.topicName, 'Cursor.topicName');
   writer.writeInt32(message.partitionIndex, 'Cursor.partitionIndex');
   writer.writeTags(message.unknownTags, 'Cursor.unknownTags');

@@ -13,17 +13,28 @@ export interface DescribeTransactionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTransactionsRequest(fields: Partial<DescribeTransactionsRequest> = {}): DescribeTransactionsRequest {
+export function createDescribeTransactionsRequest(
+  fields: Partial<DescribeTransactionsRequest> = {},
+): DescribeTransactionsRequest {
   return {
     transactionalIds: fields.transactionalIds ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeTransactionsRequest(reader: Reader, version: number): DescribeTransactionsRequest {
+export function decodeDescribeTransactionsRequest(
+  reader: Reader,
+  version: number,
+): DescribeTransactionsRequest {
   reader.beginMessage('DescribeTransactionsRequest', version, 0, 0);
+  const transactionalIdsCount = reader.readCompactArrayLength(
+    1,
+    'DescribeTransactionsRequest.transactionalIds',
+  );
   const transactionalIds: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'DescribeTransactionsRequest.transactionalIds'); count > 0; count--) transactionalIds.push(reader.readCompactString('DescribeTransactionsRequest.transactionalIds'));
+  for (let left = transactionalIdsCount; left > 0; left--) {
+    transactionalIds.push(reader.readCompactString('DescribeTransactionsRequest.transactionalIds'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTransactionsRequest');
   return { transactionalIds, unknownTags };
 }
@@ -34,8 +45,12 @@ export function encodeDescribeTransactionsRequest(
   version: number,
 ): void {
   writer.beginMessage('DescribeTransactionsRequest', version, 0, 0);
-  writer.writeCompactArrayLength(message.transactionalIds, 'DescribeTransactionsRequest.transactionalIds');
-  for (const item of message.transactionalIds) writer.writeCompactString(item, 'DescribeTransactionsRequest.transactionalIds');
+  writer.writeCompactArrayLength(
+    message.transactionalIds,
+    'DescribeTransactionsRequest.transactionalIds',
+  );
+  for (const item of message.transactionalIds)
+    writer.writeCompactString(item, 'DescribeTransactionsRequest.transactionalIds');
   writer.writeTags(message.unknownTags, 'DescribeTransactionsRequest.unknownTags');
 }
 

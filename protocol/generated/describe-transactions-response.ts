@@ -14,7 +14,9 @@ export interface DescribeTransactionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeTransactionsResponse(fields: Partial<DescribeTransactionsResponse> = {}): DescribeTransactionsResponse {
+export function createDescribeTransactionsResponse(
+  fields: Partial<DescribeTransactionsResponse> = {},
+): DescribeTransactionsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     transactionStates: fields.transactionStates ?? [],
@@ -22,11 +24,20 @@ export function createDescribeTransactionsResponse(fields: Partial<DescribeTrans
   };
 }
 
-export function decodeDescribeTransactionsResponse(reader: Reader, version: number): DescribeTransactionsResponse {
+export function decodeDescribeTransactionsResponse(
+  reader: Reader,
+  version: number,
+): DescribeTransactionsResponse {
   reader.beginMessage('DescribeTransactionsResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('DescribeTransactionsResponse.throttleTimeMs');
+  const transactionStatesCount = reader.readCompactArrayLength(
+    28,
+    'DescribeTransactionsResponse.transactionStates',
+  );
   const transactionStates: TransactionState[] = [];
-  for (let count = reader.readCompactArrayLength(28, 'DescribeTransactionsResponse.transactionStates'); count > 0; count--) transactionStates.push(decodeTransactionState(reader, version));
+  for (let left = transactionStatesCount; left > 0; left--) {
+    transactionStates.push(decodeTransactionState(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeTransactionsResponse');
   return { throttleTimeMs, transactionStates, unknownTags };
 }
@@ -38,7 +49,10 @@ export function encodeDescribeTransactionsResponse(
 ): void {
   writer.beginMessage('DescribeTransactionsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'DescribeTransactionsResponse.throttleTimeMs');
-  writer.writeCompactArrayLength(message.transactionStates, 'DescribeTransactionsResponse.transactionStates');
+  writer.writeCompactArrayLength(
+    message.transactionStates,
+    'DescribeTransactionsResponse.transactionStates',
+  );
   for (const item of message.transactionStates) encodeTransactionState(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeTransactionsResponse.unknownTags');
 }
@@ -75,13 +89,28 @@ export function decodeTransactionState(reader: Reader, version: number): Transac
   const transactionalId: string = reader.readCompactString('TransactionState.transactionalId');
   const transactionState: string = reader.readCompactString('TransactionState.transactionState');
   const transactionTimeoutMs: number = reader.readInt32('TransactionState.transactionTimeoutMs');
-  const transactionStartTimeMs: bigint = reader.readInt64('TransactionState.transactionStartTimeMs');
+  const transactionStartTimeMs: bigint = reader.readInt64(
+    'TransactionState.transactionStartTimeMs',
+  );
   const producerId: bigint = reader.readInt64('TransactionState.producerId');
   const producerEpoch: number = reader.readInt16('TransactionState.producerEpoch');
+  const topicsCount = reader.readCompactArrayLength(3, 'TransactionState.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'TransactionState.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TransactionState');
-  return { errorCode, transactionalId, transactionState, transactionTimeoutMs, transactionStartTimeMs, producerId, producerEpoch, topics, unknownTags };
+  return {
+    errorCode,
+    transactionalId,
+    transactionState,
+    transactionTimeoutMs,
+    transactionStartTimeMs,
+    producerId,
+    producerEpoch,
+    topics,
+    unknownTags,
+  };
 }
 
 export function encodeTransactionState(
@@ -118,17 +147,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, _version: number): TopicData {
   const topic: string = reader.readCompactString('TopicData.topic');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicData.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicData.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicData.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicData.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topic, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  _version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, _version: number): void {
   writer.writeCompactString(message.topic, 'TopicData.topic');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'TopicData.partitions');

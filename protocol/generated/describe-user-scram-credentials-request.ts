@@ -13,19 +13,31 @@ export interface DescribeUserScramCredentialsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeUserScramCredentialsRequest(fields: Partial<DescribeUserScramCredentialsRequest> = {}): DescribeUserScramCredentialsRequest {
+export function createDescribeUserScramCredentialsRequest(
+  fields: Partial<DescribeUserScramCredentialsRequest> = {},
+): DescribeUserScramCredentialsRequest {
   return {
     users: fields.users === undefined ? [] : fields.users,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeDescribeUserScramCredentialsRequest(reader: Reader, version: number): DescribeUserScramCredentialsRequest {
+export function decodeDescribeUserScramCredentialsRequest(
+  reader: Reader,
+  version: number,
+): DescribeUserScramCredentialsRequest {
   reader.beginMessage('DescribeUserScramCredentialsRequest', version, 0, 0);
-  const usersCount = reader.readCompactNullableArrayLength(2, 'DescribeUserScramCredentialsRequest.users');
+  const usersCount = reader.readCompactNullableArrayLength(
+    2,
+    'DescribeUserScramCredentialsRequest.users',
+  );
   const users: UserName[] | null = usersCount < 0 ? null : [];
-  for (let count = usersCount; count > 0; count--) users?.push(decodeUserName(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeUserScramCredentialsRequest');
+  for (let left = usersCount; left > 0; left--) {
+    users?.push(decodeUserName(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeUserScramCredentialsRequest',
+  );
   return { users, unknownTags };
 }
 
@@ -35,7 +47,10 @@ export function encodeDescribeUserScramCredentialsRequest(
   version: number,
 ): void {
   writer.beginMessage('DescribeUserScramCredentialsRequest', version, 0, 0);
-  writer.writeCompactNullableArrayLength(message.users, 'DescribeUserScramCredentialsRequest.users');
+  writer.writeCompactNullableArrayLength(
+    message.users,
+    'DescribeUserScramCredentialsRequest.users',
+  );
   for (const item of message.users ?? []) encodeUserName(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeUserScramCredentialsRequest.unknownTags');
 }
@@ -59,23 +74,20 @@ export function decodeUserName(reader: Reader, _version: number): UserName {
   return { name, unknownTags };
 }
 
-export function encodeUserName(
-  writer: Writer,
-  message: UserName,
-  _version: number,
-): void {
+export function encodeUserName(writer: Writer, message: UserName, _version: number): void {
   writer.writeCompactString(message.name, 'UserName.name');
   writer.writeTags(message.unknownTags, 'UserName.unknownTags');
 }
 
-export const describeUserScramCredentialsRequestCodec: MessageCodec<DescribeUserScramCredentialsRequest> = {
-  name: 'DescribeUserScramCredentialsRequest',
-  kind: 'request',
-  apiKey: 50,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createDescribeUserScramCredentialsRequest,
-  decode: decodeDescribeUserScramCredentialsRequest,
-  encode: encodeDescribeUserScramCredentialsRequest,
-};
+export const describeUserScramCredentialsRequestCodec: MessageCodec<DescribeUserScramCredentialsRequest> =
+  {
+    name: 'DescribeUserScramCredentialsRequest',
+    kind: 'request',
+    apiKey: 50,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createDescribeUserScramCredentialsRequest,
+    decode: decodeDescribeUserScramCredentialsRequest,
+    encode: encodeDescribeUserScramCredentialsRequest,
+  };

@@ -16,7 +16,9 @@ export interface DescribeUserScramCredentialsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeUserScramCredentialsResponse(fields: Partial<DescribeUserScramCredentialsResponse> = {}): DescribeUserScramCredentialsResponse {
+export function createDescribeUserScramCredentialsResponse(
+  fields: Partial<DescribeUserScramCredentialsResponse> = {},
+): DescribeUserScramCredentialsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,14 +28,29 @@ export function createDescribeUserScramCredentialsResponse(fields: Partial<Descr
   };
 }
 
-export function decodeDescribeUserScramCredentialsResponse(reader: Reader, version: number): DescribeUserScramCredentialsResponse {
+export function decodeDescribeUserScramCredentialsResponse(
+  reader: Reader,
+  version: number,
+): DescribeUserScramCredentialsResponse {
   reader.beginMessage('DescribeUserScramCredentialsResponse', version, 0, 0);
-  const throttleTimeMs: number = reader.readInt32('DescribeUserScramCredentialsResponse.throttleTimeMs');
+  const throttleTimeMs: number = reader.readInt32(
+    'DescribeUserScramCredentialsResponse.throttleTimeMs',
+  );
   const errorCode: number = reader.readInt16('DescribeUserScramCredentialsResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribeUserScramCredentialsResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribeUserScramCredentialsResponse.errorMessage',
+  );
+  const resultsCount = reader.readCompactArrayLength(
+    6,
+    'DescribeUserScramCredentialsResponse.results',
+  );
   const results: DescribeUserScramCredentialsResult[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'DescribeUserScramCredentialsResponse.results'); count > 0; count--) results.push(decodeDescribeUserScramCredentialsResult(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeUserScramCredentialsResponse');
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeDescribeUserScramCredentialsResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeUserScramCredentialsResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, results, unknownTags };
 }
 
@@ -45,9 +62,13 @@ export function encodeDescribeUserScramCredentialsResponse(
   writer.beginMessage('DescribeUserScramCredentialsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'DescribeUserScramCredentialsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'DescribeUserScramCredentialsResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DescribeUserScramCredentialsResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DescribeUserScramCredentialsResponse.errorMessage',
+  );
   writer.writeCompactArrayLength(message.results, 'DescribeUserScramCredentialsResponse.results');
-  for (const item of message.results) encodeDescribeUserScramCredentialsResult(writer, item, version);
+  for (const item of message.results)
+    encodeDescribeUserScramCredentialsResult(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeUserScramCredentialsResponse.unknownTags');
 }
 
@@ -60,7 +81,9 @@ export interface DescribeUserScramCredentialsResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createDescribeUserScramCredentialsResult(fields: Partial<DescribeUserScramCredentialsResult> = {}): DescribeUserScramCredentialsResult {
+export function createDescribeUserScramCredentialsResult(
+  fields: Partial<DescribeUserScramCredentialsResult> = {},
+): DescribeUserScramCredentialsResult {
   return {
     user: fields.user ?? '',
     errorCode: fields.errorCode ?? 0,
@@ -70,13 +93,26 @@ export function createDescribeUserScramCredentialsResult(fields: Partial<Describ
   };
 }
 
-export function decodeDescribeUserScramCredentialsResult(reader: Reader, version: number): DescribeUserScramCredentialsResult {
+export function decodeDescribeUserScramCredentialsResult(
+  reader: Reader,
+  version: number,
+): DescribeUserScramCredentialsResult {
   const user: string = reader.readCompactString('DescribeUserScramCredentialsResult.user');
   const errorCode: number = reader.readInt16('DescribeUserScramCredentialsResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribeUserScramCredentialsResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribeUserScramCredentialsResult.errorMessage',
+  );
+  const credentialInfosCount = reader.readCompactArrayLength(
+    6,
+    'DescribeUserScramCredentialsResult.credentialInfos',
+  );
   const credentialInfos: CredentialInfo[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'DescribeUserScramCredentialsResult.credentialInfos'); count > 0; count--) credentialInfos.push(decodeCredentialInfo(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribeUserScramCredentialsResult');
+  for (let left = credentialInfosCount; left > 0; left--) {
+    credentialInfos.push(decodeCredentialInfo(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'DescribeUserScramCredentialsResult',
+  );
   return { user, errorCode, errorMessage, credentialInfos, unknownTags };
 }
 
@@ -87,8 +123,14 @@ export function encodeDescribeUserScramCredentialsResult(
 ): void {
   writer.writeCompactString(message.user, 'DescribeUserScramCredentialsResult.user');
   writer.writeInt16(message.errorCode, 'DescribeUserScramCredentialsResult.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'DescribeUserScramCredentialsResult.errorMessage');
-  writer.writeCompactArrayLength(message.credentialInfos, 'DescribeUserScramCredentialsResult.credentialInfos');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'DescribeUserScramCredentialsResult.errorMessage',
+  );
+  writer.writeCompactArrayLength(
+    message.credentialInfos,
+    'DescribeUserScramCredentialsResult.credentialInfos',
+  );
   for (const item of message.credentialInfos) encodeCredentialInfo(writer, item, version);
   writer.writeTags(message.unknownTags, 'DescribeUserScramCredentialsResult.unknownTags');
 }
@@ -125,14 +167,15 @@ export function encodeCredentialInfo(
   writer.writeTags(message.unknownTags, 'CredentialInfo.unknownTags');
 }
 
-export const describeUserScramCredentialsResponseCodec: MessageCodec<DescribeUserScramCredentialsResponse> = {
-  name: 'DescribeUserScramCredentialsResponse',
-  kind: 'response',
-  apiKey: 50,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createDescribeUserScramCredentialsResponse,
-  decode: decodeDescribeUserScramCredentialsResponse,
-  encode: encodeDescribeUserScramCredentialsResponse,
-};
+export const describeUserScramCredentialsResponseCodec: MessageCodec<DescribeUserScramCredentialsResponse> =
+  {
+    name: 'DescribeUserScramCredentialsResponse',
+    kind: 'response',
+    apiKey: 50,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createDescribeUserScramCredentialsResponse,
+    decode: decodeDescribeUserScramCredentialsResponse,
+    encode: encodeDescribeUserScramCredentialsResponse,
+  };

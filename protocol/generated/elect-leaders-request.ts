@@ -15,7 +15,9 @@ export interface ElectLeadersRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createElectLeadersRequest(fields: Partial<ElectLeadersRequest> = {}): ElectLeadersRequest {
+export function createElectLeadersRequest(
+  fields: Partial<ElectLeadersRequest> = {},
+): ElectLeadersRequest {
   return {
     electionType: fields.electionType ?? 0,
     topicPartitions: fields.topicPartitions === undefined ? [] : fields.topicPartitions,
@@ -27,12 +29,19 @@ export function createElectLeadersRequest(fields: Partial<ElectLeadersRequest> =
 export function decodeElectLeadersRequest(reader: Reader, version: number): ElectLeadersRequest {
   reader.beginMessage('ElectLeadersRequest', version, 0, 2);
   const flexible = version >= 2;
-  const electionType: number = version >= 1 ? reader.readInt8('ElectLeadersRequest.electionType') : 0;
-  const topicPartitionsCount = (flexible ? reader.readCompactNullableArrayLength(3, 'ElectLeadersRequest.topicPartitions') : reader.readNullableArrayLength(3, 'ElectLeadersRequest.topicPartitions'));
+  const electionType: number =
+    version >= 1 ? reader.readInt8('ElectLeadersRequest.electionType') : 0;
+  const topicPartitionsCount = flexible
+    ? reader.readCompactNullableArrayLength(3, 'ElectLeadersRequest.topicPartitions')
+    : reader.readNullableArrayLength(3, 'ElectLeadersRequest.topicPartitions');
   const topicPartitions: TopicPartitions[] | null = topicPartitionsCount < 0 ? null : [];
-  for (let count = topicPartitionsCount; count > 0; count--) topicPartitions?.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions?.push(decodeTopicPartitions(reader, version));
+  }
   const timeoutMs: number = reader.readInt32('ElectLeadersRequest.timeoutMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ElectLeadersRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ElectLeadersRequest')
+    : undefined;
   return { electionType, topicPartitions, timeoutMs, unknownTags };
 }
 
@@ -48,7 +57,15 @@ export function encodeElectLeadersRequest(
   } else if (message.electionType !== 0) {
     throw writer.unsupportedField('ElectLeadersRequest.electionType');
   }
-  (flexible ? writer.writeCompactNullableArrayLength(message.topicPartitions, 'ElectLeadersRequest.topicPartitions') : writer.writeNullableArrayLength(message.topicPartitions, 'ElectLeadersRequest.topicPartitions'));
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.topicPartitions,
+        'ElectLeadersRequest.topicPartitions',
+      )
+    : writer.writeNullableArrayLength(
+        message.topicPartitions,
+        'ElectLeadersRequest.topicPartitions',
+      );
   for (const item of message.topicPartitions ?? []) encodeTopicPartitions(writer, item, version);
   writer.writeInt32(message.timeoutMs, 'ElectLeadersRequest.timeoutMs');
   if (flexible) {
@@ -75,10 +92,19 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 
 export function decodeTopicPartitions(reader: Reader, version: number): TopicPartitions {
   const flexible = version >= 2;
-  const topic: string = (flexible ? reader.readCompactString('TopicPartitions.topic') : reader.readString('TopicPartitions.topic'));
+  const topic: string = flexible
+    ? reader.readCompactString('TopicPartitions.topic')
+    : reader.readString('TopicPartitions.topic');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(4, 'TopicPartitions.partitions')
+    : reader.readArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'TopicPartitions.partitions') : reader.readArrayLength(4, 'TopicPartitions.partitions')); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicPartitions') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicPartitions')
+    : undefined;
   return { topic, partitions, unknownTags };
 }
 
@@ -88,8 +114,12 @@ export function encodeTopicPartitions(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.topic, 'TopicPartitions.topic') : writer.writeString(message.topic, 'TopicPartitions.topic'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TopicPartitions.partitions') : writer.writeArrayLength(message.partitions, 'TopicPartitions.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topic, 'TopicPartitions.topic')
+    : writer.writeString(message.topic, 'TopicPartitions.topic');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TopicPartitions.partitions')
+    : writer.writeArrayLength(message.partitions, 'TopicPartitions.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'TopicPartitions.partitions');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicPartitions.unknownTags');

@@ -15,7 +15,9 @@ export interface ElectLeadersResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createElectLeadersResponse(fields: Partial<ElectLeadersResponse> = {}): ElectLeadersResponse {
+export function createElectLeadersResponse(
+  fields: Partial<ElectLeadersResponse> = {},
+): ElectLeadersResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -29,9 +31,16 @@ export function decodeElectLeadersResponse(reader: Reader, version: number): Ele
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('ElectLeadersResponse.throttleTimeMs');
   const errorCode: number = version >= 1 ? reader.readInt16('ElectLeadersResponse.errorCode') : 0;
+  const replicaElectionResultsCount = flexible
+    ? reader.readCompactArrayLength(3, 'ElectLeadersResponse.replicaElectionResults')
+    : reader.readArrayLength(3, 'ElectLeadersResponse.replicaElectionResults');
   const replicaElectionResults: ReplicaElectionResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ElectLeadersResponse.replicaElectionResults') : reader.readArrayLength(3, 'ElectLeadersResponse.replicaElectionResults')); count > 0; count--) replicaElectionResults.push(decodeReplicaElectionResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ElectLeadersResponse') : undefined;
+  for (let left = replicaElectionResultsCount; left > 0; left--) {
+    replicaElectionResults.push(decodeReplicaElectionResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ElectLeadersResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, replicaElectionResults, unknownTags };
 }
 
@@ -48,8 +57,17 @@ export function encodeElectLeadersResponse(
   } else if (message.errorCode !== 0) {
     throw writer.unsupportedField('ElectLeadersResponse.errorCode');
   }
-  (flexible ? writer.writeCompactArrayLength(message.replicaElectionResults, 'ElectLeadersResponse.replicaElectionResults') : writer.writeArrayLength(message.replicaElectionResults, 'ElectLeadersResponse.replicaElectionResults'));
-  for (const item of message.replicaElectionResults) encodeReplicaElectionResult(writer, item, version);
+  flexible
+    ? writer.writeCompactArrayLength(
+        message.replicaElectionResults,
+        'ElectLeadersResponse.replicaElectionResults',
+      )
+    : writer.writeArrayLength(
+        message.replicaElectionResults,
+        'ElectLeadersResponse.replicaElectionResults',
+      );
+  for (const item of message.replicaElectionResults)
+    encodeReplicaElectionResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ElectLeadersResponse.unknownTags');
   } else {
@@ -64,7 +82,9 @@ export interface ReplicaElectionResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReplicaElectionResult(fields: Partial<ReplicaElectionResult> = {}): ReplicaElectionResult {
+export function createReplicaElectionResult(
+  fields: Partial<ReplicaElectionResult> = {},
+): ReplicaElectionResult {
   return {
     topic: fields.topic ?? '',
     partitionResult: fields.partitionResult ?? [],
@@ -72,12 +92,24 @@ export function createReplicaElectionResult(fields: Partial<ReplicaElectionResul
   };
 }
 
-export function decodeReplicaElectionResult(reader: Reader, version: number): ReplicaElectionResult {
+export function decodeReplicaElectionResult(
+  reader: Reader,
+  version: number,
+): ReplicaElectionResult {
   const flexible = version >= 2;
-  const topic: string = (flexible ? reader.readCompactString('ReplicaElectionResult.topic') : reader.readString('ReplicaElectionResult.topic'));
+  const topic: string = flexible
+    ? reader.readCompactString('ReplicaElectionResult.topic')
+    : reader.readString('ReplicaElectionResult.topic');
+  const partitionResultCount = flexible
+    ? reader.readCompactArrayLength(8, 'ReplicaElectionResult.partitionResult')
+    : reader.readArrayLength(8, 'ReplicaElectionResult.partitionResult');
   const partitionResult: PartitionResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(8, 'ReplicaElectionResult.partitionResult') : reader.readArrayLength(8, 'ReplicaElectionResult.partitionResult')); count > 0; count--) partitionResult.push(decodePartitionResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ReplicaElectionResult') : undefined;
+  for (let left = partitionResultCount; left > 0; left--) {
+    partitionResult.push(decodePartitionResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ReplicaElectionResult')
+    : undefined;
   return { topic, partitionResult, unknownTags };
 }
 
@@ -87,8 +119,15 @@ export function encodeReplicaElectionResult(
   version: number,
 ): void {
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactString(message.topic, 'ReplicaElectionResult.topic') : writer.writeString(message.topic, 'ReplicaElectionResult.topic'));
-  (flexible ? writer.writeCompactArrayLength(message.partitionResult, 'ReplicaElectionResult.partitionResult') : writer.writeArrayLength(message.partitionResult, 'ReplicaElectionResult.partitionResult'));
+  flexible
+    ? writer.writeCompactString(message.topic, 'ReplicaElectionResult.topic')
+    : writer.writeString(message.topic, 'ReplicaElectionResult.topic');
+  flexible
+    ? writer.writeCompactArrayLength(
+        message.partitionResult,
+        'ReplicaElectionResult.partitionResult',
+      )
+    : writer.writeArrayLength(message.partitionResult, 'ReplicaElectionResult.partitionResult');
   for (const item of message.partitionResult) encodePartitionResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ReplicaElectionResult.unknownTags');
@@ -118,8 +157,12 @@ export function decodePartitionResult(reader: Reader, version: number): Partitio
   const flexible = version >= 2;
   const partitionId: number = reader.readInt32('PartitionResult.partitionId');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('PartitionResult.errorMessage') : reader.readNullableString('PartitionResult.errorMessage'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionResult') : undefined;
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('PartitionResult.errorMessage')
+    : reader.readNullableString('PartitionResult.errorMessage');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionResult')
+    : undefined;
   return { partitionId, errorCode, errorMessage, unknownTags };
 }
 
@@ -131,7 +174,9 @@ export function encodePartitionResult(
   const flexible = version >= 2;
   writer.writeInt32(message.partitionId, 'PartitionResult.partitionId');
   writer.writeInt16(message.errorCode, 'PartitionResult.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'PartitionResult.errorMessage') : writer.writeNullableString(message.errorMessage, 'PartitionResult.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(message.errorMessage, 'PartitionResult.errorMessage')
+    : writer.writeNullableString(message.errorMessage, 'PartitionResult.errorMessage');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'PartitionResult.unknownTags');
   } else {

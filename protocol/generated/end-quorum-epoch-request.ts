@@ -16,7 +16,9 @@ export interface EndQuorumEpochRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createEndQuorumEpochRequest(fields: Partial<EndQuorumEpochRequest> = {}): EndQuorumEpochRequest {
+export function createEndQuorumEpochRequest(
+  fields: Partial<EndQuorumEpochRequest> = {},
+): EndQuorumEpochRequest {
   return {
     clusterId: fields.clusterId ?? null,
     topics: fields.topics ?? [],
@@ -25,15 +27,31 @@ export function createEndQuorumEpochRequest(fields: Partial<EndQuorumEpochReques
   };
 }
 
-export function decodeEndQuorumEpochRequest(reader: Reader, version: number): EndQuorumEpochRequest {
+export function decodeEndQuorumEpochRequest(
+  reader: Reader,
+  version: number,
+): EndQuorumEpochRequest {
   reader.beginMessage('EndQuorumEpochRequest', version, 0, 1);
   const flexible = version >= 1;
-  const clusterId: string | null = (flexible ? reader.readCompactNullableString('EndQuorumEpochRequest.clusterId') : reader.readNullableString('EndQuorumEpochRequest.clusterId'));
+  const clusterId: string | null = flexible
+    ? reader.readCompactNullableString('EndQuorumEpochRequest.clusterId')
+    : reader.readNullableString('EndQuorumEpochRequest.clusterId');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'EndQuorumEpochRequest.topics')
+    : reader.readArrayLength(3, 'EndQuorumEpochRequest.topics');
   const topics: TopicData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'EndQuorumEpochRequest.topics') : reader.readArrayLength(3, 'EndQuorumEpochRequest.topics')); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
+  const leaderEndpointsCount =
+    version >= 1 ? reader.readCompactArrayLength(5, 'EndQuorumEpochRequest.leaderEndpoints') : 0;
   const leaderEndpoints: LeaderEndpoint[] = [];
-  for (let count = version >= 1 ? reader.readCompactArrayLength(5, 'EndQuorumEpochRequest.leaderEndpoints') : 0; count > 0; count--) leaderEndpoints.push(decodeLeaderEndpoint(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EndQuorumEpochRequest') : undefined;
+  for (let left = leaderEndpointsCount; left > 0; left--) {
+    leaderEndpoints.push(decodeLeaderEndpoint(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EndQuorumEpochRequest')
+    : undefined;
   return { clusterId, topics, leaderEndpoints, unknownTags };
 }
 
@@ -44,11 +62,18 @@ export function encodeEndQuorumEpochRequest(
 ): void {
   writer.beginMessage('EndQuorumEpochRequest', version, 0, 1);
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactNullableString(message.clusterId, 'EndQuorumEpochRequest.clusterId') : writer.writeNullableString(message.clusterId, 'EndQuorumEpochRequest.clusterId'));
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'EndQuorumEpochRequest.topics') : writer.writeArrayLength(message.topics, 'EndQuorumEpochRequest.topics'));
+  flexible
+    ? writer.writeCompactNullableString(message.clusterId, 'EndQuorumEpochRequest.clusterId')
+    : writer.writeNullableString(message.clusterId, 'EndQuorumEpochRequest.clusterId');
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'EndQuorumEpochRequest.topics')
+    : writer.writeArrayLength(message.topics, 'EndQuorumEpochRequest.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
   if (version >= 1) {
-    writer.writeCompactArrayLength(message.leaderEndpoints, 'EndQuorumEpochRequest.leaderEndpoints');
+    writer.writeCompactArrayLength(
+      message.leaderEndpoints,
+      'EndQuorumEpochRequest.leaderEndpoints',
+    );
     for (const item of message.leaderEndpoints) encodeLeaderEndpoint(writer, item, version);
   }
   if (flexible) {
@@ -75,21 +100,30 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const flexible = version >= 1;
-  const topicName: string = (flexible ? reader.readCompactString('TopicData.topicName') : reader.readString('TopicData.topicName'));
+  const topicName: string = flexible
+    ? reader.readCompactString('TopicData.topicName')
+    : reader.readString('TopicData.topicName');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'TopicData.partitions')
+    : reader.readArrayLength(14, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'TopicData.partitions') : reader.readArrayLength(14, 'TopicData.partitions')); count > 0; count--) partitions.push(decodePartitionData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicData') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicData')
+    : undefined;
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.topicName, 'TopicData.topicName') : writer.writeString(message.topicName, 'TopicData.topicName'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions') : writer.writeArrayLength(message.partitions, 'TopicData.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topicName, 'TopicData.topicName')
+    : writer.writeString(message.topicName, 'TopicData.topicName');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions')
+    : writer.writeArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicData.unknownTags');
@@ -124,29 +158,46 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
+  const preferredSuccessorsCount =
+    version <= 0 ? reader.readArrayLength(4, 'PartitionData.preferredSuccessors') : 0;
   const preferredSuccessors: number[] = [];
-  for (let count = version <= 0 ? reader.readArrayLength(4, 'PartitionData.preferredSuccessors') : 0; count > 0; count--) preferredSuccessors.push(reader.readInt32('PartitionData.preferredSuccessors'));
+  for (let left = preferredSuccessorsCount; left > 0; left--) {
+    preferredSuccessors.push(reader.readInt32('PartitionData.preferredSuccessors'));
+  }
+  const preferredCandidatesCount =
+    version >= 1 ? reader.readCompactArrayLength(21, 'PartitionData.preferredCandidates') : 0;
   const preferredCandidates: ReplicaInfo[] = [];
-  for (let count = version >= 1 ? reader.readCompactArrayLength(21, 'PartitionData.preferredCandidates') : 0; count > 0; count--) preferredCandidates.push(decodeReplicaInfo(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionData') : undefined;
-  return { partitionIndex, leaderId, leaderEpoch, preferredSuccessors, preferredCandidates, unknownTags };
+  for (let left = preferredCandidatesCount; left > 0; left--) {
+    preferredCandidates.push(decodeReplicaInfo(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionData')
+    : undefined;
+  return {
+    partitionIndex,
+    leaderId,
+    leaderEpoch,
+    preferredSuccessors,
+    preferredCandidates,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   const flexible = version >= 1;
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt32(message.leaderId, 'PartitionData.leaderId');
   writer.writeInt32(message.leaderEpoch, 'PartitionData.leaderEpoch');
   if (version <= 0) {
     writer.writeArrayLength(message.preferredSuccessors, 'PartitionData.preferredSuccessors');
-    for (const item of message.preferredSuccessors) writer.writeInt32(item, 'PartitionData.preferredSuccessors');
+    for (const item of message.preferredSuccessors)
+      writer.writeInt32(item, 'PartitionData.preferredSuccessors');
   }
   if (version >= 1) {
-    writer.writeCompactArrayLength(message.preferredCandidates, 'PartitionData.preferredCandidates');
+    writer.writeCompactArrayLength(
+      message.preferredCandidates,
+      'PartitionData.preferredCandidates',
+    );
     for (const item of message.preferredCandidates) encodeReplicaInfo(writer, item, version);
   }
   if (flexible) {
@@ -178,11 +229,7 @@ export function decodeReplicaInfo(reader: Reader, _version: number): ReplicaInfo
   return { candidateId, candidateDirectoryId, unknownTags };
 }
 
-export function encodeReplicaInfo(
-  writer: Writer,
-  message: ReplicaInfo,
-  _version: number,
-): void {
+export function encodeReplicaInfo(writer: Writer, message: ReplicaInfo, _version: number): void {
   writer.writeInt32(message.candidateId, 'ReplicaInfo.candidateId');
   writer.writeUuid(message.candidateDirectoryId, 'ReplicaInfo.candidateDirectoryId');
   writer.writeTags(message.unknownTags, 'ReplicaInfo.unknownTags');

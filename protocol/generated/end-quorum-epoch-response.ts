@@ -15,7 +15,9 @@ export interface EndQuorumEpochResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createEndQuorumEpochResponse(fields: Partial<EndQuorumEpochResponse> = {}): EndQuorumEpochResponse {
+export function createEndQuorumEpochResponse(
+  fields: Partial<EndQuorumEpochResponse> = {},
+): EndQuorumEpochResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     topics: fields.topics ?? [],
@@ -24,16 +26,28 @@ export function createEndQuorumEpochResponse(fields: Partial<EndQuorumEpochRespo
   };
 }
 
-export function decodeEndQuorumEpochResponse(reader: Reader, version: number): EndQuorumEpochResponse {
+export function decodeEndQuorumEpochResponse(
+  reader: Reader,
+  version: number,
+): EndQuorumEpochResponse {
   reader.beginMessage('EndQuorumEpochResponse', version, 0, 1);
   const flexible = version >= 1;
   const errorCode: number = reader.readInt16('EndQuorumEpochResponse.errorCode');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'EndQuorumEpochResponse.topics')
+    : reader.readArrayLength(3, 'EndQuorumEpochResponse.topics');
   const topics: TopicData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'EndQuorumEpochResponse.topics') : reader.readArrayLength(3, 'EndQuorumEpochResponse.topics')); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
-  for (let count = flexible ? reader.readTagCount('EndQuorumEpochResponse') : 0; count > 0; count--) {
+  for (
+    let count = flexible ? reader.readTagCount('EndQuorumEpochResponse') : 0;
+    count > 0;
+    count--
+  ) {
     tag = reader.readTag(tag, 'EndQuorumEpochResponse');
     const tagEnd = reader.readTagEnd('EndQuorumEpochResponse');
     if (tag === 0 && version >= 1) {
@@ -57,12 +71,20 @@ export function encodeEndQuorumEpochResponse(
   writer.beginMessage('EndQuorumEpochResponse', version, 0, 1);
   const flexible = version >= 1;
   writer.writeInt16(message.errorCode, 'EndQuorumEpochResponse.errorCode');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'EndQuorumEpochResponse.topics') : writer.writeArrayLength(message.topics, 'EndQuorumEpochResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'EndQuorumEpochResponse.topics')
+    : writer.writeArrayLength(message.topics, 'EndQuorumEpochResponse.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
-  if (!(version >= 1) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('EndQuorumEpochResponse.nodeEndpoints');
+  if (version < 1 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('EndQuorumEpochResponse.nodeEndpoints');
+  }
   if (flexible) {
     const hasNodeEndpoints = version >= 1 && message.nodeEndpoints.length !== 0;
-    writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'EndQuorumEpochResponse.unknownTags');
+    writer.writeTagCount(
+      hasNodeEndpoints ? 1 : 0,
+      message.unknownTags,
+      'EndQuorumEpochResponse.unknownTags',
+    );
     let previous = -1;
     if (hasNodeEndpoints) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -95,21 +117,30 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const flexible = version >= 1;
-  const topicName: string = (flexible ? reader.readCompactString('TopicData.topicName') : reader.readString('TopicData.topicName'));
+  const topicName: string = flexible
+    ? reader.readCompactString('TopicData.topicName')
+    : reader.readString('TopicData.topicName');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'TopicData.partitions')
+    : reader.readArrayLength(14, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'TopicData.partitions') : reader.readArrayLength(14, 'TopicData.partitions')); count > 0; count--) partitions.push(decodePartitionData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicData') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicData')
+    : undefined;
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.topicName, 'TopicData.topicName') : writer.writeString(message.topicName, 'TopicData.topicName'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions') : writer.writeArrayLength(message.partitions, 'TopicData.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topicName, 'TopicData.topicName')
+    : writer.writeString(message.topicName, 'TopicData.topicName');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions')
+    : writer.writeArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicData.unknownTags');
@@ -143,15 +174,13 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
   const leaderId: number = reader.readInt32('PartitionData.leaderId');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionData') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionData')
+    : undefined;
   return { partitionIndex, errorCode, leaderId, leaderEpoch, unknownTags };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   const flexible = version >= 1;
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
@@ -189,11 +218,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeUint16(message.port, 'NodeEndpoint.port');

@@ -27,11 +27,7 @@ export function decodeEndTxnMarker(reader: Reader, version: number): EndTxnMarke
   return { coordinatorEpoch, unknownTags };
 }
 
-export function encodeEndTxnMarker(
-  writer: Writer,
-  message: EndTxnMarker,
-  version: number,
-): void {
+export function encodeEndTxnMarker(writer: Writer, message: EndTxnMarker, version: number): void {
   writer.beginMessage('EndTxnMarker', version, 0, 0);
   writer.writeInt32(message.coordinatorEpoch, 'EndTxnMarker.coordinatorEpoch');
   writer.refuseTags(message.unknownTags, 'EndTxnMarker.unknownTags');

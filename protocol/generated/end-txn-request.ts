@@ -29,22 +29,24 @@ export function createEndTxnRequest(fields: Partial<EndTxnRequest> = {}): EndTxn
 export function decodeEndTxnRequest(reader: Reader, version: number): EndTxnRequest {
   reader.beginMessage('EndTxnRequest', version, 0, 5);
   const flexible = version >= 3;
-  const transactionalId: string = (flexible ? reader.readCompactString('EndTxnRequest.transactionalId') : reader.readString('EndTxnRequest.transactionalId'));
+  const transactionalId: string = flexible
+    ? reader.readCompactString('EndTxnRequest.transactionalId')
+    : reader.readString('EndTxnRequest.transactionalId');
   const producerId: bigint = reader.readInt64('EndTxnRequest.producerId');
   const producerEpoch: number = reader.readInt16('EndTxnRequest.producerEpoch');
   const committed: boolean = reader.readBoolean('EndTxnRequest.committed');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EndTxnRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EndTxnRequest')
+    : undefined;
   return { transactionalId, producerId, producerEpoch, committed, unknownTags };
 }
 
-export function encodeEndTxnRequest(
-  writer: Writer,
-  message: EndTxnRequest,
-  version: number,
-): void {
+export function encodeEndTxnRequest(writer: Writer, message: EndTxnRequest, version: number): void {
   writer.beginMessage('EndTxnRequest', version, 0, 5);
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.transactionalId, 'EndTxnRequest.transactionalId') : writer.writeString(message.transactionalId, 'EndTxnRequest.transactionalId'));
+  flexible
+    ? writer.writeCompactString(message.transactionalId, 'EndTxnRequest.transactionalId')
+    : writer.writeString(message.transactionalId, 'EndTxnRequest.transactionalId');
   writer.writeInt64(message.producerId, 'EndTxnRequest.producerId');
   writer.writeInt16(message.producerEpoch, 'EndTxnRequest.producerEpoch');
   writer.writeBoolean(message.committed, 'EndTxnRequest.committed');

@@ -32,8 +32,11 @@ export function decodeEndTxnResponse(reader: Reader, version: number): EndTxnRes
   const throttleTimeMs: number = reader.readInt32('EndTxnResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('EndTxnResponse.errorCode');
   const producerId: bigint = version >= 5 ? reader.readInt64('EndTxnResponse.producerId') : -1n;
-  const producerEpoch: number = version >= 5 ? reader.readInt16('EndTxnResponse.producerEpoch') : -1;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EndTxnResponse') : undefined;
+  const producerEpoch: number =
+    version >= 5 ? reader.readInt16('EndTxnResponse.producerEpoch') : -1;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EndTxnResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, producerId, producerEpoch, unknownTags };
 }
 

@@ -27,7 +27,9 @@ export function createEnvelopeRequest(fields: Partial<EnvelopeRequest> = {}): En
 export function decodeEnvelopeRequest(reader: Reader, version: number): EnvelopeRequest {
   reader.beginMessage('EnvelopeRequest', version, 0, 0);
   const requestData: Buffer = reader.readCompactBytes('EnvelopeRequest.requestData');
-  const requestPrincipal: Buffer | null = reader.readCompactNullableBytes('EnvelopeRequest.requestPrincipal');
+  const requestPrincipal: Buffer | null = reader.readCompactNullableBytes(
+    'EnvelopeRequest.requestPrincipal',
+  );
   const clientHostAddress: Buffer = reader.readCompactBytes('EnvelopeRequest.clientHostAddress');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('EnvelopeRequest');
   return { requestData, requestPrincipal, clientHostAddress, unknownTags };

@@ -24,7 +24,9 @@ export function createEnvelopeResponse(fields: Partial<EnvelopeResponse> = {}): 
 
 export function decodeEnvelopeResponse(reader: Reader, version: number): EnvelopeResponse {
   reader.beginMessage('EnvelopeResponse', version, 0, 0);
-  const responseData: Buffer | null = reader.readCompactNullableBytes('EnvelopeResponse.responseData');
+  const responseData: Buffer | null = reader.readCompactNullableBytes(
+    'EnvelopeResponse.responseData',
+  );
   const errorCode: number = reader.readInt16('EnvelopeResponse.errorCode');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('EnvelopeResponse');
   return { responseData, errorCode, unknownTags };

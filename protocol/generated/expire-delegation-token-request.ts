@@ -14,7 +14,9 @@ export interface ExpireDelegationTokenRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createExpireDelegationTokenRequest(fields: Partial<ExpireDelegationTokenRequest> = {}): ExpireDelegationTokenRequest {
+export function createExpireDelegationTokenRequest(
+  fields: Partial<ExpireDelegationTokenRequest> = {},
+): ExpireDelegationTokenRequest {
   return {
     hmac: fields.hmac ?? emptyBytes,
     expiryTimePeriodMs: fields.expiryTimePeriodMs ?? 0n,
@@ -22,12 +24,21 @@ export function createExpireDelegationTokenRequest(fields: Partial<ExpireDelegat
   };
 }
 
-export function decodeExpireDelegationTokenRequest(reader: Reader, version: number): ExpireDelegationTokenRequest {
+export function decodeExpireDelegationTokenRequest(
+  reader: Reader,
+  version: number,
+): ExpireDelegationTokenRequest {
   reader.beginMessage('ExpireDelegationTokenRequest', version, 1, 2);
   const flexible = version >= 2;
-  const hmac: Buffer = (flexible ? reader.readCompactBytes('ExpireDelegationTokenRequest.hmac') : reader.readBytes('ExpireDelegationTokenRequest.hmac'));
-  const expiryTimePeriodMs: bigint = reader.readInt64('ExpireDelegationTokenRequest.expiryTimePeriodMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ExpireDelegationTokenRequest') : undefined;
+  const hmac: Buffer = flexible
+    ? reader.readCompactBytes('ExpireDelegationTokenRequest.hmac')
+    : reader.readBytes('ExpireDelegationTokenRequest.hmac');
+  const expiryTimePeriodMs: bigint = reader.readInt64(
+    'ExpireDelegationTokenRequest.expiryTimePeriodMs',
+  );
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ExpireDelegationTokenRequest')
+    : undefined;
   return { hmac, expiryTimePeriodMs, unknownTags };
 }
 
@@ -38,7 +49,9 @@ export function encodeExpireDelegationTokenRequest(
 ): void {
   writer.beginMessage('ExpireDelegationTokenRequest', version, 1, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactBytes(message.hmac, 'ExpireDelegationTokenRequest.hmac') : writer.writeBytes(message.hmac, 'ExpireDelegationTokenRequest.hmac'));
+  flexible
+    ? writer.writeCompactBytes(message.hmac, 'ExpireDelegationTokenRequest.hmac')
+    : writer.writeBytes(message.hmac, 'ExpireDelegationTokenRequest.hmac');
   writer.writeInt64(message.expiryTimePeriodMs, 'ExpireDelegationTokenRequest.expiryTimePeriodMs');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ExpireDelegationTokenRequest.unknownTags');

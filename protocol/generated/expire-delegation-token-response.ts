@@ -15,7 +15,9 @@ export interface ExpireDelegationTokenResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createExpireDelegationTokenResponse(fields: Partial<ExpireDelegationTokenResponse> = {}): ExpireDelegationTokenResponse {
+export function createExpireDelegationTokenResponse(
+  fields: Partial<ExpireDelegationTokenResponse> = {},
+): ExpireDelegationTokenResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     expiryTimestampMs: fields.expiryTimestampMs ?? 0n,
@@ -24,13 +26,20 @@ export function createExpireDelegationTokenResponse(fields: Partial<ExpireDelega
   };
 }
 
-export function decodeExpireDelegationTokenResponse(reader: Reader, version: number): ExpireDelegationTokenResponse {
+export function decodeExpireDelegationTokenResponse(
+  reader: Reader,
+  version: number,
+): ExpireDelegationTokenResponse {
   reader.beginMessage('ExpireDelegationTokenResponse', version, 1, 2);
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('ExpireDelegationTokenResponse.errorCode');
-  const expiryTimestampMs: bigint = reader.readInt64('ExpireDelegationTokenResponse.expiryTimestampMs');
+  const expiryTimestampMs: bigint = reader.readInt64(
+    'ExpireDelegationTokenResponse.expiryTimestampMs',
+  );
   const throttleTimeMs: number = reader.readInt32('ExpireDelegationTokenResponse.throttleTimeMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ExpireDelegationTokenResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ExpireDelegationTokenResponse')
+    : undefined;
   return { errorCode, expiryTimestampMs, throttleTimeMs, unknownTags };
 }
 

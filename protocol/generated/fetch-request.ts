@@ -55,11 +55,29 @@ export function decodeFetchRequest(reader: Reader, version: number): FetchReques
   const isolationLevel: number = reader.readInt8('FetchRequest.isolationLevel');
   const sessionId: number = version >= 7 ? reader.readInt32('FetchRequest.sessionId') : 0;
   const sessionEpoch: number = version >= 7 ? reader.readInt32('FetchRequest.sessionEpoch') : -1;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'FetchRequest.topics')
+    : reader.readArrayLength(3, 'FetchRequest.topics');
   const topics: FetchTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'FetchRequest.topics') : reader.readArrayLength(3, 'FetchRequest.topics')); count > 0; count--) topics.push(decodeFetchTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeFetchTopic(reader, version));
+  }
+  const forgottenTopicsDataCount =
+    version >= 7
+      ? flexible
+        ? reader.readCompactArrayLength(3, 'FetchRequest.forgottenTopicsData')
+        : reader.readArrayLength(3, 'FetchRequest.forgottenTopicsData')
+      : 0;
   const forgottenTopicsData: ForgottenTopic[] = [];
-  for (let count = version >= 7 ? (flexible ? reader.readCompactArrayLength(3, 'FetchRequest.forgottenTopicsData') : reader.readArrayLength(3, 'FetchRequest.forgottenTopicsData')) : 0; count > 0; count--) forgottenTopicsData.push(decodeForgottenTopic(reader, version));
-  const rackId: string = version >= 11 ? (flexible ? reader.readCompactString('FetchRequest.rackId') : reader.readString('FetchRequest.rackId')) : '';
+  for (let left = forgottenTopicsDataCount; left > 0; left--) {
+    forgottenTopicsData.push(decodeForgottenTopic(reader, version));
+  }
+  const rackId: string =
+    version >= 11
+      ? flexible
+        ? reader.readCompactString('FetchRequest.rackId')
+        : reader.readString('FetchRequest.rackId')
+      : '';
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
   for (let count = flexible ? reader.readTagCount('FetchRequest') : 0; count > 0; count--) {
@@ -74,14 +92,24 @@ export function decodeFetchRequest(reader: Reader, version: number): FetchReques
     }
     reader.expectTagEnd(tagEnd, 'FetchRequest');
   }
-  return { clusterId, replicaId, replicaState, maxWaitMs, minBytes, maxBytes, isolationLevel, sessionId, sessionEpoch, topics, forgottenTopicsData, rackId, unknownTags };
+  return {
+    clusterId,
+    replicaId,
+    replicaState,
+    maxWaitMs,
+    minBytes,
+    maxBytes,
+    isolationLevel,
+    sessionId,
+    sessionEpoch,
+    topics,
+    forgottenTopicsData,
+    rackId,
+    unknownTags,
+  };
 }
 
-export function encodeFetchRequest(
-  writer: Writer,
-  message: FetchRequest,
-  version: number,
-): void {
+export function encodeFetchRequest(writer: Writer, message: FetchRequest, version: number): void {
   writer.beginMessage('FetchRequest', version, 4, 18);
   const flexible = version >= 12;
   if (version <= 14) {
@@ -89,7 +117,9 @@ export function encodeFetchRequest(
   } else if (message.replicaId !== -1) {
     throw writer.unsupportedField('FetchRequest.replicaId');
   }
-  if (!(version >= 15) && !isDefaultReplicaState(message.replicaState)) throw writer.unsupportedField('FetchRequest.replicaState');
+  if (version < 15 && !isDefaultReplicaState(message.replicaState)) {
+    throw writer.unsupportedField('FetchRequest.replicaState');
+  }
   writer.writeInt32(message.maxWaitMs, 'FetchRequest.maxWaitMs');
   writer.writeInt32(message.minBytes, 'FetchRequest.minBytes');
   writer.writeInt32(message.maxBytes, 'FetchRequest.maxBytes');
@@ -100,21 +130,34 @@ export function encodeFetchRequest(
   if (version >= 7) {
     writer.writeInt32(message.sessionEpoch, 'FetchRequest.sessionEpoch');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'FetchRequest.topics') : writer.writeArrayLength(message.topics, 'FetchRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'FetchRequest.topics')
+    : writer.writeArrayLength(message.topics, 'FetchRequest.topics');
   for (const item of message.topics) encodeFetchTopic(writer, item, version);
   if (version >= 7) {
-    (flexible ? writer.writeCompactArrayLength(message.forgottenTopicsData, 'FetchRequest.forgottenTopicsData') : writer.writeArrayLength(message.forgottenTopicsData, 'FetchRequest.forgottenTopicsData'));
+    flexible
+      ? writer.writeCompactArrayLength(
+          message.forgottenTopicsData,
+          'FetchRequest.forgottenTopicsData',
+        )
+      : writer.writeArrayLength(message.forgottenTopicsData, 'FetchRequest.forgottenTopicsData');
     for (const item of message.forgottenTopicsData) encodeForgottenTopic(writer, item, version);
   } else if (message.forgottenTopicsData.length !== 0) {
     throw writer.unsupportedField('FetchRequest.forgottenTopicsData');
   }
   if (version >= 11) {
-    (flexible ? writer.writeCompactString(message.rackId, 'FetchRequest.rackId') : writer.writeString(message.rackId, 'FetchRequest.rackId'));
+    flexible
+      ? writer.writeCompactString(message.rackId, 'FetchRequest.rackId')
+      : writer.writeString(message.rackId, 'FetchRequest.rackId');
   }
   if (flexible) {
     const hasClusterId = version >= 12 && message.clusterId !== null;
     const hasReplicaState = version >= 15 && !isDefaultReplicaState(message.replicaState);
-    writer.writeTagCount((hasClusterId ? 1 : 0) + (hasReplicaState ? 1 : 0), message.unknownTags, 'FetchRequest.unknownTags');
+    writer.writeTagCount(
+      (hasClusterId ? 1 : 0) + (hasReplicaState ? 1 : 0),
+      message.unknownTags,
+      'FetchRequest.unknownTags',
+    );
     let previous = -1;
     if (hasClusterId) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -166,11 +209,7 @@ export function decodeReplicaState(reader: Reader, _version: number): ReplicaSta
   return { replicaId, replicaEpoch, unknownTags };
 }
 
-export function encodeReplicaState(
-  writer: Writer,
-  message: ReplicaState,
-  _version: number,
-): void {
+export function encodeReplicaState(writer: Writer, message: ReplicaState, _version: number): void {
   writer.writeInt32(message.replicaId, 'ReplicaState.replicaId');
   writer.writeInt64(message.replicaEpoch, 'ReplicaState.replicaEpoch');
   writer.writeTags(message.unknownTags, 'ReplicaState.unknownTags');
@@ -195,27 +234,39 @@ export function createFetchTopic(fields: Partial<FetchTopic> = {}): FetchTopic {
 
 export function decodeFetchTopic(reader: Reader, version: number): FetchTopic {
   const flexible = version >= 12;
-  const topic: string = version <= 12 ? (flexible ? reader.readCompactString('FetchTopic.topic') : reader.readString('FetchTopic.topic')) : '';
+  const topic: string =
+    version <= 12
+      ? flexible
+        ? reader.readCompactString('FetchTopic.topic')
+        : reader.readString('FetchTopic.topic')
+      : '';
   const topicId: string = version >= 13 ? reader.readUuid('FetchTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(16, 'FetchTopic.partitions')
+    : reader.readArrayLength(16, 'FetchTopic.partitions');
   const partitions: FetchPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(16, 'FetchTopic.partitions') : reader.readArrayLength(16, 'FetchTopic.partitions')); count > 0; count--) partitions.push(decodeFetchPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('FetchTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeFetchPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('FetchTopic')
+    : undefined;
   return { topic, topicId, partitions, unknownTags };
 }
 
-export function encodeFetchTopic(
-  writer: Writer,
-  message: FetchTopic,
-  version: number,
-): void {
+export function encodeFetchTopic(writer: Writer, message: FetchTopic, version: number): void {
   const flexible = version >= 12;
   if (version <= 12) {
-    (flexible ? writer.writeCompactString(message.topic, 'FetchTopic.topic') : writer.writeString(message.topic, 'FetchTopic.topic'));
+    flexible
+      ? writer.writeCompactString(message.topic, 'FetchTopic.topic')
+      : writer.writeString(message.topic, 'FetchTopic.topic');
   }
   if (version >= 13) {
     writer.writeUuid(message.topicId, 'FetchTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'FetchTopic.partitions') : writer.writeArrayLength(message.partitions, 'FetchTopic.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'FetchTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'FetchTopic.partitions');
   for (const item of message.partitions) encodeFetchPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'FetchTopic.unknownTags');
@@ -254,10 +305,13 @@ export function createFetchPartition(fields: Partial<FetchPartition> = {}): Fetc
 export function decodeFetchPartition(reader: Reader, version: number): FetchPartition {
   const flexible = version >= 12;
   const partition: number = reader.readInt32('FetchPartition.partition');
-  const currentLeaderEpoch: number = version >= 9 ? reader.readInt32('FetchPartition.currentLeaderEpoch') : -1;
+  const currentLeaderEpoch: number =
+    version >= 9 ? reader.readInt32('FetchPartition.currentLeaderEpoch') : -1;
   const fetchOffset: bigint = reader.readInt64('FetchPartition.fetchOffset');
-  const lastFetchedEpoch: number = version >= 12 ? reader.readInt32('FetchPartition.lastFetchedEpoch') : -1;
-  const logStartOffset: bigint = version >= 5 ? reader.readInt64('FetchPartition.logStartOffset') : -1n;
+  const lastFetchedEpoch: number =
+    version >= 12 ? reader.readInt32('FetchPartition.lastFetchedEpoch') : -1;
+  const logStartOffset: bigint =
+    version >= 5 ? reader.readInt64('FetchPartition.logStartOffset') : -1n;
   const partitionMaxBytes: number = reader.readInt32('FetchPartition.partitionMaxBytes');
   let replicaDirectoryId: string = zeroUuid;
   let highWatermark: bigint = 9223372036854775807n;
@@ -275,7 +329,17 @@ export function decodeFetchPartition(reader: Reader, version: number): FetchPart
     }
     reader.expectTagEnd(tagEnd, 'FetchPartition');
   }
-  return { partition, currentLeaderEpoch, fetchOffset, lastFetchedEpoch, logStartOffset, partitionMaxBytes, replicaDirectoryId, highWatermark, unknownTags };
+  return {
+    partition,
+    currentLeaderEpoch,
+    fetchOffset,
+    lastFetchedEpoch,
+    logStartOffset,
+    partitionMaxBytes,
+    replicaDirectoryId,
+    highWatermark,
+    unknownTags,
+  };
 }
 
 export function encodeFetchPartition(
@@ -301,7 +365,11 @@ export function encodeFetchPartition(
   if (flexible) {
     const hasReplicaDirectoryId = version >= 17 && message.replicaDirectoryId !== zeroUuid;
     const hasHighWatermark = version >= 18 && message.highWatermark !== 9223372036854775807n;
-    writer.writeTagCount((hasReplicaDirectoryId ? 1 : 0) + (hasHighWatermark ? 1 : 0), message.unknownTags, 'FetchPartition.unknownTags');
+    writer.writeTagCount(
+      (hasReplicaDirectoryId ? 1 : 0) + (hasHighWatermark ? 1 : 0),
+      message.unknownTags,
+      'FetchPartition.unknownTags',
+    );
     let previous = -1;
     if (hasReplicaDirectoryId) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -342,11 +410,23 @@ export function createForgottenTopic(fields: Partial<ForgottenTopic> = {}): Forg
 
 export function decodeForgottenTopic(reader: Reader, version: number): ForgottenTopic {
   const flexible = version >= 12;
-  const topic: string = version <= 12 ? (flexible ? reader.readCompactString('ForgottenTopic.topic') : reader.readString('ForgottenTopic.topic')) : '';
+  const topic: string =
+    version <= 12
+      ? flexible
+        ? reader.readCompactString('ForgottenTopic.topic')
+        : reader.readString('ForgottenTopic.topic')
+      : '';
   const topicId: string = version >= 13 ? reader.readUuid('ForgottenTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(4, 'ForgottenTopic.partitions')
+    : reader.readArrayLength(4, 'ForgottenTopic.partitions');
   const partitions: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'ForgottenTopic.partitions') : reader.readArrayLength(4, 'ForgottenTopic.partitions')); count > 0; count--) partitions.push(reader.readInt32('ForgottenTopic.partitions'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ForgottenTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('ForgottenTopic.partitions'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ForgottenTopic')
+    : undefined;
   return { topic, topicId, partitions, unknownTags };
 }
 
@@ -357,12 +437,16 @@ export function encodeForgottenTopic(
 ): void {
   const flexible = version >= 12;
   if (version <= 12) {
-    (flexible ? writer.writeCompactString(message.topic, 'ForgottenTopic.topic') : writer.writeString(message.topic, 'ForgottenTopic.topic'));
+    flexible
+      ? writer.writeCompactString(message.topic, 'ForgottenTopic.topic')
+      : writer.writeString(message.topic, 'ForgottenTopic.topic');
   }
   if (version >= 13) {
     writer.writeUuid(message.topicId, 'ForgottenTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'ForgottenTopic.partitions') : writer.writeArrayLength(message.partitions, 'ForgottenTopic.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'ForgottenTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'ForgottenTopic.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'ForgottenTopic.partitions');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ForgottenTopic.unknownTags');

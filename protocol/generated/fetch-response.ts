@@ -35,8 +35,13 @@ export function decodeFetchResponse(reader: Reader, version: number): FetchRespo
   const throttleTimeMs: number = reader.readInt32('FetchResponse.throttleTimeMs');
   const errorCode: number = version >= 7 ? reader.readInt16('FetchResponse.errorCode') : 0;
   const sessionId: number = version >= 7 ? reader.readInt32('FetchResponse.sessionId') : 0;
+  const responsesCount = flexible
+    ? reader.readCompactArrayLength(3, 'FetchResponse.responses')
+    : reader.readArrayLength(3, 'FetchResponse.responses');
   const responses: FetchableTopicResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'FetchResponse.responses') : reader.readArrayLength(3, 'FetchResponse.responses')); count > 0; count--) responses.push(decodeFetchableTopicResponse(reader, version));
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeFetchableTopicResponse(reader, version));
+  }
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
@@ -56,11 +61,7 @@ export function decodeFetchResponse(reader: Reader, version: number): FetchRespo
   return { throttleTimeMs, errorCode, sessionId, responses, nodeEndpoints, unknownTags };
 }
 
-export function encodeFetchResponse(
-  writer: Writer,
-  message: FetchResponse,
-  version: number,
-): void {
+export function encodeFetchResponse(writer: Writer, message: FetchResponse, version: number): void {
   writer.beginMessage('FetchResponse', version, 4, 18);
   const flexible = version >= 12;
   writer.writeInt32(message.throttleTimeMs, 'FetchResponse.throttleTimeMs');
@@ -72,12 +73,20 @@ export function encodeFetchResponse(
   } else if (message.sessionId !== 0) {
     throw writer.unsupportedField('FetchResponse.sessionId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.responses, 'FetchResponse.responses') : writer.writeArrayLength(message.responses, 'FetchResponse.responses'));
+  flexible
+    ? writer.writeCompactArrayLength(message.responses, 'FetchResponse.responses')
+    : writer.writeArrayLength(message.responses, 'FetchResponse.responses');
   for (const item of message.responses) encodeFetchableTopicResponse(writer, item, version);
-  if (!(version >= 16) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('FetchResponse.nodeEndpoints');
+  if (version < 16 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('FetchResponse.nodeEndpoints');
+  }
   if (flexible) {
     const hasNodeEndpoints = version >= 16 && message.nodeEndpoints.length !== 0;
-    writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'FetchResponse.unknownTags');
+    writer.writeTagCount(
+      hasNodeEndpoints ? 1 : 0,
+      message.unknownTags,
+      'FetchResponse.unknownTags',
+    );
     let previous = -1;
     if (hasNodeEndpoints) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -101,7 +110,9 @@ export interface FetchableTopicResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFetchableTopicResponse(fields: Partial<FetchableTopicResponse> = {}): FetchableTopicResponse {
+export function createFetchableTopicResponse(
+  fields: Partial<FetchableTopicResponse> = {},
+): FetchableTopicResponse {
   return {
     topic: fields.topic ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -110,13 +121,29 @@ export function createFetchableTopicResponse(fields: Partial<FetchableTopicRespo
   };
 }
 
-export function decodeFetchableTopicResponse(reader: Reader, version: number): FetchableTopicResponse {
+export function decodeFetchableTopicResponse(
+  reader: Reader,
+  version: number,
+): FetchableTopicResponse {
   const flexible = version >= 12;
-  const topic: string = version <= 12 ? (flexible ? reader.readCompactString('FetchableTopicResponse.topic') : reader.readString('FetchableTopicResponse.topic')) : '';
-  const topicId: string = version >= 13 ? reader.readUuid('FetchableTopicResponse.topicId') : zeroUuid;
+  const topic: string =
+    version <= 12
+      ? flexible
+        ? reader.readCompactString('FetchableTopicResponse.topic')
+        : reader.readString('FetchableTopicResponse.topic')
+      : '';
+  const topicId: string =
+    version >= 13 ? reader.readUuid('FetchableTopicResponse.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(30, 'FetchableTopicResponse.partitions')
+    : reader.readArrayLength(30, 'FetchableTopicResponse.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(30, 'FetchableTopicResponse.partitions') : reader.readArrayLength(30, 'FetchableTopicResponse.partitions')); count > 0; count--) partitions.push(decodePartitionData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('FetchableTopicResponse') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('FetchableTopicResponse')
+    : undefined;
   return { topic, topicId, partitions, unknownTags };
 }
 
@@ -127,12 +154,16 @@ export function encodeFetchableTopicResponse(
 ): void {
   const flexible = version >= 12;
   if (version <= 12) {
-    (flexible ? writer.writeCompactString(message.topic, 'FetchableTopicResponse.topic') : writer.writeString(message.topic, 'FetchableTopicResponse.topic'));
+    flexible
+      ? writer.writeCompactString(message.topic, 'FetchableTopicResponse.topic')
+      : writer.writeString(message.topic, 'FetchableTopicResponse.topic');
   }
   if (version >= 13) {
     writer.writeUuid(message.topicId, 'FetchableTopicResponse.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'FetchableTopicResponse.partitions') : writer.writeArrayLength(message.partitions, 'FetchableTopicResponse.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'FetchableTopicResponse.partitions')
+    : writer.writeArrayLength(message.partitions, 'FetchableTopicResponse.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'FetchableTopicResponse.unknownTags');
@@ -180,15 +211,23 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
   const highWatermark: bigint = reader.readInt64('PartitionData.highWatermark');
   const lastStableOffset: bigint = reader.readInt64('PartitionData.lastStableOffset');
-  const logStartOffset: bigint = version >= 5 ? reader.readInt64('PartitionData.logStartOffset') : -1n;
+  const logStartOffset: bigint =
+    version >= 5 ? reader.readInt64('PartitionData.logStartOffset') : -1n;
   let divergingEpoch: EpochEndOffset = createEpochEndOffset();
   let currentLeader: LeaderIdAndEpoch = createLeaderIdAndEpoch();
   let snapshotId: SnapshotId = createSnapshotId();
-  const abortedTransactionsCount = (flexible ? reader.readCompactNullableArrayLength(16, 'PartitionData.abortedTransactions') : reader.readNullableArrayLength(16, 'PartitionData.abortedTransactions'));
+  const abortedTransactionsCount = flexible
+    ? reader.readCompactNullableArrayLength(16, 'PartitionData.abortedTransactions')
+    : reader.readNullableArrayLength(16, 'PartitionData.abortedTransactions');
   const abortedTransactions: AbortedTransaction[] | null = abortedTransactionsCount < 0 ? null : [];
-  for (let count = abortedTransactionsCount; count > 0; count--) abortedTransactions?.push(decodeAbortedTransaction(reader, version));
-  const preferredReadReplica: number = version >= 11 ? reader.readInt32('PartitionData.preferredReadReplica') : -1;
-  const records: Buffer | null = (flexible ? reader.readCompactNullableBytes('PartitionData.records') : reader.readNullableBytes('PartitionData.records'));
+  for (let left = abortedTransactionsCount; left > 0; left--) {
+    abortedTransactions?.push(decodeAbortedTransaction(reader, version));
+  }
+  const preferredReadReplica: number =
+    version >= 11 ? reader.readInt32('PartitionData.preferredReadReplica') : -1;
+  const records: Buffer | null = flexible
+    ? reader.readCompactNullableBytes('PartitionData.records')
+    : reader.readNullableBytes('PartitionData.records');
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
   for (let count = flexible ? reader.readTagCount('PartitionData') : 0; count > 0; count--) {
@@ -205,14 +244,23 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
     }
     reader.expectTagEnd(tagEnd, 'PartitionData');
   }
-  return { partitionIndex, errorCode, highWatermark, lastStableOffset, logStartOffset, divergingEpoch, currentLeader, snapshotId, abortedTransactions, preferredReadReplica, records, unknownTags };
+  return {
+    partitionIndex,
+    errorCode,
+    highWatermark,
+    lastStableOffset,
+    logStartOffset,
+    divergingEpoch,
+    currentLeader,
+    snapshotId,
+    abortedTransactions,
+    preferredReadReplica,
+    records,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   const flexible = version >= 12;
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
@@ -221,22 +269,43 @@ export function encodePartitionData(
   if (version >= 5) {
     writer.writeInt64(message.logStartOffset, 'PartitionData.logStartOffset');
   }
-  if (!(version >= 12) && !isDefaultEpochEndOffset(message.divergingEpoch)) throw writer.unsupportedField('PartitionData.divergingEpoch');
-  if (!(version >= 12) && !isDefaultLeaderIdAndEpoch(message.currentLeader)) throw writer.unsupportedField('PartitionData.currentLeader');
-  if (!(version >= 12) && !isDefaultSnapshotId(message.snapshotId)) throw writer.unsupportedField('PartitionData.snapshotId');
-  (flexible ? writer.writeCompactNullableArrayLength(message.abortedTransactions, 'PartitionData.abortedTransactions') : writer.writeNullableArrayLength(message.abortedTransactions, 'PartitionData.abortedTransactions'));
-  for (const item of message.abortedTransactions ?? []) encodeAbortedTransaction(writer, item, version);
+  if (version < 12 && !isDefaultEpochEndOffset(message.divergingEpoch)) {
+    throw writer.unsupportedField('PartitionData.divergingEpoch');
+  }
+  if (version < 12 && !isDefaultLeaderIdAndEpoch(message.currentLeader)) {
+    throw writer.unsupportedField('PartitionData.currentLeader');
+  }
+  if (version < 12 && !isDefaultSnapshotId(message.snapshotId)) {
+    throw writer.unsupportedField('PartitionData.snapshotId');
+  }
+  flexible
+    ? writer.writeCompactNullableArrayLength(
+        message.abortedTransactions,
+        'PartitionData.abortedTransactions',
+      )
+    : writer.writeNullableArrayLength(
+        message.abortedTransactions,
+        'PartitionData.abortedTransactions',
+      );
+  for (const item of message.abortedTransactions ?? [])
+    encodeAbortedTransaction(writer, item, version);
   if (version >= 11) {
     writer.writeInt32(message.preferredReadReplica, 'PartitionData.preferredReadReplica');
   } else if (message.preferredReadReplica !== -1) {
     throw writer.unsupportedField('PartitionData.preferredReadReplica');
   }
-  (flexible ? writer.writeCompactNullableBytes(message.records, 'PartitionData.records') : writer.writeNullableBytes(message.records, 'PartitionData.records'));
+  flexible
+    ? writer.writeCompactNullableBytes(message.records, 'PartitionData.records')
+    : writer.writeNullableBytes(message.records, 'PartitionData.records');
   if (flexible) {
     const hasDivergingEpoch = version >= 12 && !isDefaultEpochEndOffset(message.divergingEpoch);
     const hasCurrentLeader = version >= 12 && !isDefaultLeaderIdAndEpoch(message.currentLeader);
     const hasSnapshotId = version >= 12 && !isDefaultSnapshotId(message.snapshotId);
-    writer.writeTagCount((hasDivergingEpoch ? 1 : 0) + (hasCurrentLeader ? 1 : 0) + (hasSnapshotId ? 1 : 0), message.unknownTags, 'PartitionData.unknownTags');
+    writer.writeTagCount(
+      (hasDivergingEpoch ? 1 : 0) + (hasCurrentLeader ? 1 : 0) + (hasSnapshotId ? 1 : 0),
+      message.unknownTags,
+      'PartitionData.unknownTags',
+    );
     let previous = -1;
     if (hasDivergingEpoch) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -281,11 +350,7 @@ export function createEpochEndOffset(fields: Partial<EpochEndOffset> = {}): Epoc
 }
 
 function isDefaultEpochEndOffset(message: EpochEndOffset): boolean {
-  return !(
-    message.epoch !== -1 ||
-    message.endOffset !== -1n ||
-    message.unknownTags !== undefined
-  );
+  return !(message.epoch !== -1 || message.endOffset !== -1n || message.unknownTags !== undefined);
 }
 
 export function decodeEpochEndOffset(reader: Reader, _version: number): EpochEndOffset {
@@ -361,11 +426,7 @@ export function createSnapshotId(fields: Partial<SnapshotId> = {}): SnapshotId {
 }
 
 function isDefaultSnapshotId(message: SnapshotId): boolean {
-  return !(
-    message.endOffset !== -1n ||
-    message.epoch !== -1 ||
-    message.unknownTags !== undefined
-  );
+  return !(message.endOffset !== -1n || message.epoch !== -1 || message.unknownTags !== undefined);
 }
 
 export function decodeSnapshotId(reader: Reader, _version: number): SnapshotId {
@@ -375,11 +436,7 @@ export function decodeSnapshotId(reader: Reader, _version: number): SnapshotId {
   return { endOffset, epoch, unknownTags };
 }
 
-export function encodeSnapshotId(
-  writer: Writer,
-  message: SnapshotId,
-  _version: number,
-): void {
+export function encodeSnapshotId(writer: Writer, message: SnapshotId, _version: number): void {
   writer.writeInt64(message.endOffset, 'SnapshotId.endOffset');
   writer.writeInt32(message.epoch, 'SnapshotId.epoch');
   writer.writeTags(message.unknownTags, 'SnapshotId.unknownTags');
@@ -392,7 +449,9 @@ export interface AbortedTransaction {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAbortedTransaction(fields: Partial<AbortedTransaction> = {}): AbortedTransaction {
+export function createAbortedTransaction(
+  fields: Partial<AbortedTransaction> = {},
+): AbortedTransaction {
   return {
     producerId: fields.producerId ?? 0n,
     firstOffset: fields.firstOffset ?? 0n,
@@ -404,7 +463,9 @@ export function decodeAbortedTransaction(reader: Reader, version: number): Abort
   const flexible = version >= 12;
   const producerId: bigint = reader.readInt64('AbortedTransaction.producerId');
   const firstOffset: bigint = reader.readInt64('AbortedTransaction.firstOffset');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AbortedTransaction') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AbortedTransaction')
+    : undefined;
   return { producerId, firstOffset, unknownTags };
 }
 
@@ -451,11 +512,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, rack, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeInt32(message.port, 'NodeEndpoint.port');

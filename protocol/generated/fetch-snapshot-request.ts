@@ -17,7 +17,9 @@ export interface FetchSnapshotRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFetchSnapshotRequest(fields: Partial<FetchSnapshotRequest> = {}): FetchSnapshotRequest {
+export function createFetchSnapshotRequest(
+  fields: Partial<FetchSnapshotRequest> = {},
+): FetchSnapshotRequest {
   return {
     clusterId: fields.clusterId ?? null,
     replicaId: fields.replicaId ?? -1,
@@ -32,8 +34,11 @@ export function decodeFetchSnapshotRequest(reader: Reader, version: number): Fet
   let clusterId: string | null = null;
   const replicaId: number = reader.readInt32('FetchSnapshotRequest.replicaId');
   const maxBytes: number = reader.readInt32('FetchSnapshotRequest.maxBytes');
+  const topicsCount = reader.readCompactArrayLength(3, 'FetchSnapshotRequest.topics');
   const topics: TopicSnapshot[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'FetchSnapshotRequest.topics'); count > 0; count--) topics.push(decodeTopicSnapshot(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicSnapshot(reader, version));
+  }
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
   for (let count = reader.readTagCount('FetchSnapshotRequest'); count > 0; count--) {
@@ -60,7 +65,11 @@ export function encodeFetchSnapshotRequest(
   writer.writeCompactArrayLength(message.topics, 'FetchSnapshotRequest.topics');
   for (const item of message.topics) encodeTopicSnapshot(writer, item, version);
   const hasClusterId = message.clusterId !== null;
-  writer.writeTagCount((hasClusterId ? 1 : 0), message.unknownTags, 'FetchSnapshotRequest.unknownTags');
+  writer.writeTagCount(
+    hasClusterId ? 1 : 0,
+    message.unknownTags,
+    'FetchSnapshotRequest.unknownTags',
+  );
   let previous = -1;
   if (hasClusterId) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -89,17 +98,16 @@ export function createTopicSnapshot(fields: Partial<TopicSnapshot> = {}): TopicS
 
 export function decodeTopicSnapshot(reader: Reader, version: number): TopicSnapshot {
   const name: string = reader.readCompactString('TopicSnapshot.name');
+  const partitionsCount = reader.readCompactArrayLength(30, 'TopicSnapshot.partitions');
   const partitions: PartitionSnapshot[] = [];
-  for (let count = reader.readCompactArrayLength(30, 'TopicSnapshot.partitions'); count > 0; count--) partitions.push(decodePartitionSnapshot(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionSnapshot(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicSnapshot');
   return { name, partitions, unknownTags };
 }
 
-export function encodeTopicSnapshot(
-  writer: Writer,
-  message: TopicSnapshot,
-  version: number,
-): void {
+export function encodeTopicSnapshot(writer: Writer, message: TopicSnapshot, version: number): void {
   writer.writeCompactString(message.name, 'TopicSnapshot.name');
   writer.writeCompactArrayLength(message.partitions, 'TopicSnapshot.partitions');
   for (const item of message.partitions) encodePartitionSnapshot(writer, item, version);
@@ -116,7 +124,9 @@ export interface PartitionSnapshot {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPartitionSnapshot(fields: Partial<PartitionSnapshot> = {}): PartitionSnapshot {
+export function createPartitionSnapshot(
+  fields: Partial<PartitionSnapshot> = {},
+): PartitionSnapshot {
   return {
     partition: fields.partition ?? 0,
     currentLeaderEpoch: fields.currentLeaderEpoch ?? 0,
@@ -158,7 +168,11 @@ export function encodePartitionSnapshot(
   encodeSnapshotId(writer, message.snapshotId, version);
   writer.writeInt64(message.position, 'PartitionSnapshot.position');
   const hasReplicaDirectoryId = version >= 1 && message.replicaDirectoryId !== zeroUuid;
-  writer.writeTagCount((hasReplicaDirectoryId ? 1 : 0), message.unknownTags, 'PartitionSnapshot.unknownTags');
+  writer.writeTagCount(
+    hasReplicaDirectoryId ? 1 : 0,
+    message.unknownTags,
+    'PartitionSnapshot.unknownTags',
+  );
   let previous = -1;
   if (hasReplicaDirectoryId) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -192,11 +206,7 @@ export function decodeSnapshotId(reader: Reader, _version: number): SnapshotId {
   return { endOffset, epoch, unknownTags };
 }
 
-export function encodeSnapshotId(
-  writer: Writer,
-  message: SnapshotId,
-  _version: number,
-): void {
+export function encodeSnapshotId(writer: Writer, message: SnapshotId, _version: number): void {
   writer.writeInt64(message.endOffset, 'SnapshotId.endOffset');
   writer.writeInt32(message.epoch, 'SnapshotId.epoch');
   writer.writeTags(message.unknownTags, 'SnapshotId.unknownTags');

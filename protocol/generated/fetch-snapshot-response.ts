@@ -16,7 +16,9 @@ export interface FetchSnapshotResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFetchSnapshotResponse(fields: Partial<FetchSnapshotResponse> = {}): FetchSnapshotResponse {
+export function createFetchSnapshotResponse(
+  fields: Partial<FetchSnapshotResponse> = {},
+): FetchSnapshotResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,12 +28,18 @@ export function createFetchSnapshotResponse(fields: Partial<FetchSnapshotRespons
   };
 }
 
-export function decodeFetchSnapshotResponse(reader: Reader, version: number): FetchSnapshotResponse {
+export function decodeFetchSnapshotResponse(
+  reader: Reader,
+  version: number,
+): FetchSnapshotResponse {
   reader.beginMessage('FetchSnapshotResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('FetchSnapshotResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('FetchSnapshotResponse.errorCode');
+  const topicsCount = reader.readCompactArrayLength(3, 'FetchSnapshotResponse.topics');
   const topics: TopicSnapshot[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'FetchSnapshotResponse.topics'); count > 0; count--) topics.push(decodeTopicSnapshot(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicSnapshot(reader, version));
+  }
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
@@ -61,9 +69,15 @@ export function encodeFetchSnapshotResponse(
   writer.writeInt16(message.errorCode, 'FetchSnapshotResponse.errorCode');
   writer.writeCompactArrayLength(message.topics, 'FetchSnapshotResponse.topics');
   for (const item of message.topics) encodeTopicSnapshot(writer, item, version);
-  if (!(version >= 1) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('FetchSnapshotResponse.nodeEndpoints');
+  if (version < 1 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('FetchSnapshotResponse.nodeEndpoints');
+  }
   const hasNodeEndpoints = version >= 1 && message.nodeEndpoints.length !== 0;
-  writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'FetchSnapshotResponse.unknownTags');
+  writer.writeTagCount(
+    hasNodeEndpoints ? 1 : 0,
+    message.unknownTags,
+    'FetchSnapshotResponse.unknownTags',
+  );
   let previous = -1;
   if (hasNodeEndpoints) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -93,17 +107,16 @@ export function createTopicSnapshot(fields: Partial<TopicSnapshot> = {}): TopicS
 
 export function decodeTopicSnapshot(reader: Reader, version: number): TopicSnapshot {
   const name: string = reader.readCompactString('TopicSnapshot.name');
+  const partitionsCount = reader.readCompactArrayLength(37, 'TopicSnapshot.partitions');
   const partitions: PartitionSnapshot[] = [];
-  for (let count = reader.readCompactArrayLength(37, 'TopicSnapshot.partitions'); count > 0; count--) partitions.push(decodePartitionSnapshot(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionSnapshot(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicSnapshot');
   return { name, partitions, unknownTags };
 }
 
-export function encodeTopicSnapshot(
-  writer: Writer,
-  message: TopicSnapshot,
-  version: number,
-): void {
+export function encodeTopicSnapshot(writer: Writer, message: TopicSnapshot, version: number): void {
   writer.writeCompactString(message.name, 'TopicSnapshot.name');
   writer.writeCompactArrayLength(message.partitions, 'TopicSnapshot.partitions');
   for (const item of message.partitions) encodePartitionSnapshot(writer, item, version);
@@ -122,7 +135,9 @@ export interface PartitionSnapshot {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPartitionSnapshot(fields: Partial<PartitionSnapshot> = {}): PartitionSnapshot {
+export function createPartitionSnapshot(
+  fields: Partial<PartitionSnapshot> = {},
+): PartitionSnapshot {
   return {
     index: fields.index ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -136,13 +151,15 @@ export function createPartitionSnapshot(fields: Partial<PartitionSnapshot> = {})
 }
 
 export function decodePartitionSnapshot(reader: Reader, version: number): PartitionSnapshot {
-  const index: number = reader.readInt32('PartitionSnapshot.index');
+  const indexValue: number = reader.readInt32('PartitionSnapshot.index');
   const errorCode: number = reader.readInt16('PartitionSnapshot.errorCode');
   const snapshotId: SnapshotId = decodeSnapshotId(reader, version);
   let currentLeader: LeaderIdAndEpoch = createLeaderIdAndEpoch();
   const size: bigint = reader.readInt64('PartitionSnapshot.size');
   const position: bigint = reader.readInt64('PartitionSnapshot.position');
-  const unalignedRecords: Buffer | null = reader.readCompactBytes('PartitionSnapshot.unalignedRecords');
+  const unalignedRecords: Buffer | null = reader.readCompactBytes(
+    'PartitionSnapshot.unalignedRecords',
+  );
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
   for (let count = reader.readTagCount('PartitionSnapshot'); count > 0; count--) {
@@ -155,7 +172,16 @@ export function decodePartitionSnapshot(reader: Reader, version: number): Partit
     }
     reader.expectTagEnd(tagEnd, 'PartitionSnapshot');
   }
-  return { index, errorCode, snapshotId, currentLeader, size, position, unalignedRecords, unknownTags };
+  return {
+    index: indexValue,
+    errorCode,
+    snapshotId,
+    currentLeader,
+    size,
+    position,
+    unalignedRecords,
+    unknownTags,
+  };
 }
 
 export function encodePartitionSnapshot(
@@ -170,7 +196,11 @@ export function encodePartitionSnapshot(
   writer.writeInt64(message.position, 'PartitionSnapshot.position');
   writer.writeCompactBytes(message.unalignedRecords, 'PartitionSnapshot.unalignedRecords');
   const hasCurrentLeader = !isDefaultLeaderIdAndEpoch(message.currentLeader);
-  writer.writeTagCount((hasCurrentLeader ? 1 : 0), message.unknownTags, 'PartitionSnapshot.unknownTags');
+  writer.writeTagCount(
+    hasCurrentLeader ? 1 : 0,
+    message.unknownTags,
+    'PartitionSnapshot.unknownTags',
+  );
   let previous = -1;
   if (hasCurrentLeader) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -204,11 +234,7 @@ export function decodeSnapshotId(reader: Reader, _version: number): SnapshotId {
   return { endOffset, epoch, unknownTags };
 }
 
-export function encodeSnapshotId(
-  writer: Writer,
-  message: SnapshotId,
-  _version: number,
-): void {
+export function encodeSnapshotId(writer: Writer, message: SnapshotId, _version: number): void {
   writer.writeInt64(message.endOffset, 'SnapshotId.endOffset');
   writer.writeInt32(message.epoch, 'SnapshotId.epoch');
   writer.writeTags(message.unknownTags, 'SnapshotId.unknownTags');
@@ -279,11 +305,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeUint16(message.port, 'NodeEndpoint.port');

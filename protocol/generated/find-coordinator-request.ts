@@ -15,7 +15,9 @@ export interface FindCoordinatorRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFindCoordinatorRequest(fields: Partial<FindCoordinatorRequest> = {}): FindCoordinatorRequest {
+export function createFindCoordinatorRequest(
+  fields: Partial<FindCoordinatorRequest> = {},
+): FindCoordinatorRequest {
   return {
     key: fields.key ?? '',
     keyType: fields.keyType ?? 0,
@@ -24,14 +26,28 @@ export function createFindCoordinatorRequest(fields: Partial<FindCoordinatorRequ
   };
 }
 
-export function decodeFindCoordinatorRequest(reader: Reader, version: number): FindCoordinatorRequest {
+export function decodeFindCoordinatorRequest(
+  reader: Reader,
+  version: number,
+): FindCoordinatorRequest {
   reader.beginMessage('FindCoordinatorRequest', version, 0, 6);
   const flexible = version >= 3;
-  const key: string = version <= 3 ? (flexible ? reader.readCompactString('FindCoordinatorRequest.key') : reader.readString('FindCoordinatorRequest.key')) : '';
+  const key: string =
+    version <= 3
+      ? flexible
+        ? reader.readCompactString('FindCoordinatorRequest.key')
+        : reader.readString('FindCoordinatorRequest.key')
+      : '';
   const keyType: number = version >= 1 ? reader.readInt8('FindCoordinatorRequest.keyType') : 0;
+  const coordinatorKeysCount =
+    version >= 4 ? reader.readCompactArrayLength(1, 'FindCoordinatorRequest.coordinatorKeys') : 0;
   const coordinatorKeys: string[] = [];
-  for (let count = version >= 4 ? reader.readCompactArrayLength(1, 'FindCoordinatorRequest.coordinatorKeys') : 0; count > 0; count--) coordinatorKeys.push(reader.readCompactString('FindCoordinatorRequest.coordinatorKeys'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('FindCoordinatorRequest') : undefined;
+  for (let left = coordinatorKeysCount; left > 0; left--) {
+    coordinatorKeys.push(reader.readCompactString('FindCoordinatorRequest.coordinatorKeys'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('FindCoordinatorRequest')
+    : undefined;
   return { key, keyType, coordinatorKeys, unknownTags };
 }
 
@@ -43,7 +59,9 @@ export function encodeFindCoordinatorRequest(
   writer.beginMessage('FindCoordinatorRequest', version, 0, 6);
   const flexible = version >= 3;
   if (version <= 3) {
-    (flexible ? writer.writeCompactString(message.key, 'FindCoordinatorRequest.key') : writer.writeString(message.key, 'FindCoordinatorRequest.key'));
+    flexible
+      ? writer.writeCompactString(message.key, 'FindCoordinatorRequest.key')
+      : writer.writeString(message.key, 'FindCoordinatorRequest.key');
   } else if (message.key !== '') {
     throw writer.unsupportedField('FindCoordinatorRequest.key');
   }
@@ -53,8 +71,12 @@ export function encodeFindCoordinatorRequest(
     throw writer.unsupportedField('FindCoordinatorRequest.keyType');
   }
   if (version >= 4) {
-    writer.writeCompactArrayLength(message.coordinatorKeys, 'FindCoordinatorRequest.coordinatorKeys');
-    for (const item of message.coordinatorKeys) writer.writeCompactString(item, 'FindCoordinatorRequest.coordinatorKeys');
+    writer.writeCompactArrayLength(
+      message.coordinatorKeys,
+      'FindCoordinatorRequest.coordinatorKeys',
+    );
+    for (const item of message.coordinatorKeys)
+      writer.writeCompactString(item, 'FindCoordinatorRequest.coordinatorKeys');
   } else if (message.coordinatorKeys.length !== 0) {
     throw writer.unsupportedField('FindCoordinatorRequest.coordinatorKeys');
   }

@@ -19,7 +19,9 @@ export interface FindCoordinatorResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createFindCoordinatorResponse(fields: Partial<FindCoordinatorResponse> = {}): FindCoordinatorResponse {
+export function createFindCoordinatorResponse(
+  fields: Partial<FindCoordinatorResponse> = {},
+): FindCoordinatorResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -32,18 +34,39 @@ export function createFindCoordinatorResponse(fields: Partial<FindCoordinatorRes
   };
 }
 
-export function decodeFindCoordinatorResponse(reader: Reader, version: number): FindCoordinatorResponse {
+export function decodeFindCoordinatorResponse(
+  reader: Reader,
+  version: number,
+): FindCoordinatorResponse {
   reader.beginMessage('FindCoordinatorResponse', version, 0, 6);
   const flexible = version >= 3;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('FindCoordinatorResponse.throttleTimeMs') : 0;
-  const errorCode: number = version <= 3 ? reader.readInt16('FindCoordinatorResponse.errorCode') : 0;
-  const errorMessage: string | null = version >= 1 && version <= 3 ? (flexible ? reader.readCompactNullableString('FindCoordinatorResponse.errorMessage') : reader.readNullableString('FindCoordinatorResponse.errorMessage')) : '';
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('FindCoordinatorResponse.throttleTimeMs') : 0;
+  const errorCode: number =
+    version <= 3 ? reader.readInt16('FindCoordinatorResponse.errorCode') : 0;
+  const errorMessage: string | null =
+    version >= 1 && version <= 3
+      ? flexible
+        ? reader.readCompactNullableString('FindCoordinatorResponse.errorMessage')
+        : reader.readNullableString('FindCoordinatorResponse.errorMessage')
+      : '';
   const nodeId: number = version <= 3 ? reader.readInt32('FindCoordinatorResponse.nodeId') : 0;
-  const host: string = version <= 3 ? (flexible ? reader.readCompactString('FindCoordinatorResponse.host') : reader.readString('FindCoordinatorResponse.host')) : '';
+  const host: string =
+    version <= 3
+      ? flexible
+        ? reader.readCompactString('FindCoordinatorResponse.host')
+        : reader.readString('FindCoordinatorResponse.host')
+      : '';
   const port: number = version <= 3 ? reader.readInt32('FindCoordinatorResponse.port') : 0;
+  const coordinatorsCount =
+    version >= 4 ? reader.readCompactArrayLength(14, 'FindCoordinatorResponse.coordinators') : 0;
   const coordinators: Coordinator[] = [];
-  for (let count = version >= 4 ? reader.readCompactArrayLength(14, 'FindCoordinatorResponse.coordinators') : 0; count > 0; count--) coordinators.push(decodeCoordinator(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('FindCoordinatorResponse') : undefined;
+  for (let left = coordinatorsCount; left > 0; left--) {
+    coordinators.push(decodeCoordinator(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('FindCoordinatorResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, errorMessage, nodeId, host, port, coordinators, unknownTags };
 }
 
@@ -63,7 +86,12 @@ export function encodeFindCoordinatorResponse(
     throw writer.unsupportedField('FindCoordinatorResponse.errorCode');
   }
   if (version >= 1 && version <= 3) {
-    (flexible ? writer.writeCompactNullableString(message.errorMessage, 'FindCoordinatorResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'FindCoordinatorResponse.errorMessage'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.errorMessage,
+          'FindCoordinatorResponse.errorMessage',
+        )
+      : writer.writeNullableString(message.errorMessage, 'FindCoordinatorResponse.errorMessage');
   }
   if (version <= 3) {
     writer.writeInt32(message.nodeId, 'FindCoordinatorResponse.nodeId');
@@ -71,7 +99,9 @@ export function encodeFindCoordinatorResponse(
     throw writer.unsupportedField('FindCoordinatorResponse.nodeId');
   }
   if (version <= 3) {
-    (flexible ? writer.writeCompactString(message.host, 'FindCoordinatorResponse.host') : writer.writeString(message.host, 'FindCoordinatorResponse.host'));
+    flexible
+      ? writer.writeCompactString(message.host, 'FindCoordinatorResponse.host')
+      : writer.writeString(message.host, 'FindCoordinatorResponse.host');
   } else if (message.host !== '') {
     throw writer.unsupportedField('FindCoordinatorResponse.host');
   }
@@ -127,11 +157,7 @@ export function decodeCoordinator(reader: Reader, _version: number): Coordinator
   return { key, nodeId, host, port, errorCode, errorMessage, unknownTags };
 }
 
-export function encodeCoordinator(
-  writer: Writer,
-  message: Coordinator,
-  _version: number,
-): void {
+export function encodeCoordinator(writer: Writer, message: Coordinator, _version: number): void {
   writer.writeCompactString(message.key, 'Coordinator.key');
   writer.writeInt32(message.nodeId, 'Coordinator.nodeId');
   writer.writeCompactString(message.host, 'Coordinator.host');

@@ -14,17 +14,26 @@ export interface GetTelemetrySubscriptionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createGetTelemetrySubscriptionsRequest(fields: Partial<GetTelemetrySubscriptionsRequest> = {}): GetTelemetrySubscriptionsRequest {
+export function createGetTelemetrySubscriptionsRequest(
+  fields: Partial<GetTelemetrySubscriptionsRequest> = {},
+): GetTelemetrySubscriptionsRequest {
   return {
     clientInstanceId: fields.clientInstanceId ?? zeroUuid,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeGetTelemetrySubscriptionsRequest(reader: Reader, version: number): GetTelemetrySubscriptionsRequest {
+export function decodeGetTelemetrySubscriptionsRequest(
+  reader: Reader,
+  version: number,
+): GetTelemetrySubscriptionsRequest {
   reader.beginMessage('GetTelemetrySubscriptionsRequest', version, 0, 0);
-  const clientInstanceId: string = reader.readUuid('GetTelemetrySubscriptionsRequest.clientInstanceId');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('GetTelemetrySubscriptionsRequest');
+  const clientInstanceId: string = reader.readUuid(
+    'GetTelemetrySubscriptionsRequest.clientInstanceId',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'GetTelemetrySubscriptionsRequest',
+  );
   return { clientInstanceId, unknownTags };
 }
 
@@ -38,14 +47,15 @@ export function encodeGetTelemetrySubscriptionsRequest(
   writer.writeTags(message.unknownTags, 'GetTelemetrySubscriptionsRequest.unknownTags');
 }
 
-export const getTelemetrySubscriptionsRequestCodec: MessageCodec<GetTelemetrySubscriptionsRequest> = {
-  name: 'GetTelemetrySubscriptionsRequest',
-  kind: 'request',
-  apiKey: 71,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createGetTelemetrySubscriptionsRequest,
-  decode: decodeGetTelemetrySubscriptionsRequest,
-  encode: encodeGetTelemetrySubscriptionsRequest,
-};
+export const getTelemetrySubscriptionsRequestCodec: MessageCodec<GetTelemetrySubscriptionsRequest> =
+  {
+    name: 'GetTelemetrySubscriptionsRequest',
+    kind: 'request',
+    apiKey: 71,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createGetTelemetrySubscriptionsRequest,
+    decode: decodeGetTelemetrySubscriptionsRequest,
+    encode: encodeGetTelemetrySubscriptionsRequest,
+  };

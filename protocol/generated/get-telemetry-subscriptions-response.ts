@@ -22,7 +22,9 @@ export interface GetTelemetrySubscriptionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createGetTelemetrySubscriptionsResponse(fields: Partial<GetTelemetrySubscriptionsResponse> = {}): GetTelemetrySubscriptionsResponse {
+export function createGetTelemetrySubscriptionsResponse(
+  fields: Partial<GetTelemetrySubscriptionsResponse> = {},
+): GetTelemetrySubscriptionsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -37,21 +39,65 @@ export function createGetTelemetrySubscriptionsResponse(fields: Partial<GetTelem
   };
 }
 
-export function decodeGetTelemetrySubscriptionsResponse(reader: Reader, version: number): GetTelemetrySubscriptionsResponse {
+export function decodeGetTelemetrySubscriptionsResponse(
+  reader: Reader,
+  version: number,
+): GetTelemetrySubscriptionsResponse {
   reader.beginMessage('GetTelemetrySubscriptionsResponse', version, 0, 0);
-  const throttleTimeMs: number = reader.readInt32('GetTelemetrySubscriptionsResponse.throttleTimeMs');
+  const throttleTimeMs: number = reader.readInt32(
+    'GetTelemetrySubscriptionsResponse.throttleTimeMs',
+  );
   const errorCode: number = reader.readInt16('GetTelemetrySubscriptionsResponse.errorCode');
-  const clientInstanceId: string = reader.readUuid('GetTelemetrySubscriptionsResponse.clientInstanceId');
-  const subscriptionId: number = reader.readInt32('GetTelemetrySubscriptionsResponse.subscriptionId');
+  const clientInstanceId: string = reader.readUuid(
+    'GetTelemetrySubscriptionsResponse.clientInstanceId',
+  );
+  const subscriptionId: number = reader.readInt32(
+    'GetTelemetrySubscriptionsResponse.subscriptionId',
+  );
+  const acceptedCompressionTypesCount = reader.readCompactArrayLength(
+    1,
+    'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes',
+  );
   const acceptedCompressionTypes: number[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes'); count > 0; count--) acceptedCompressionTypes.push(reader.readInt8('GetTelemetrySubscriptionsResponse.acceptedCompressionTypes'));
-  const pushIntervalMs: number = reader.readInt32('GetTelemetrySubscriptionsResponse.pushIntervalMs');
-  const telemetryMaxBytes: number = reader.readInt32('GetTelemetrySubscriptionsResponse.telemetryMaxBytes');
-  const deltaTemporality: boolean = reader.readBoolean('GetTelemetrySubscriptionsResponse.deltaTemporality');
+  for (let left = acceptedCompressionTypesCount; left > 0; left--) {
+    acceptedCompressionTypes.push(
+      reader.readInt8('GetTelemetrySubscriptionsResponse.acceptedCompressionTypes'),
+    );
+  }
+  const pushIntervalMs: number = reader.readInt32(
+    'GetTelemetrySubscriptionsResponse.pushIntervalMs',
+  );
+  const telemetryMaxBytes: number = reader.readInt32(
+    'GetTelemetrySubscriptionsResponse.telemetryMaxBytes',
+  );
+  const deltaTemporality: boolean = reader.readBoolean(
+    'GetTelemetrySubscriptionsResponse.deltaTemporality',
+  );
+  const requestedMetricsCount = reader.readCompactArrayLength(
+    1,
+    'GetTelemetrySubscriptionsResponse.requestedMetrics',
+  );
   const requestedMetrics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'GetTelemetrySubscriptionsResponse.requestedMetrics'); count > 0; count--) requestedMetrics.push(reader.readCompactString('GetTelemetrySubscriptionsResponse.requestedMetrics'));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('GetTelemetrySubscriptionsResponse');
-  return { throttleTimeMs, errorCode, clientInstanceId, subscriptionId, acceptedCompressionTypes, pushIntervalMs, telemetryMaxBytes, deltaTemporality, requestedMetrics, unknownTags };
+  for (let left = requestedMetricsCount; left > 0; left--) {
+    requestedMetrics.push(
+      reader.readCompactString('GetTelemetrySubscriptionsResponse.requestedMetrics'),
+    );
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'GetTelemetrySubscriptionsResponse',
+  );
+  return {
+    throttleTimeMs,
+    errorCode,
+    clientInstanceId,
+    subscriptionId,
+    acceptedCompressionTypes,
+    pushIntervalMs,
+    telemetryMaxBytes,
+    deltaTemporality,
+    requestedMetrics,
+    unknownTags,
+  };
 }
 
 export function encodeGetTelemetrySubscriptionsResponse(
@@ -64,24 +110,39 @@ export function encodeGetTelemetrySubscriptionsResponse(
   writer.writeInt16(message.errorCode, 'GetTelemetrySubscriptionsResponse.errorCode');
   writer.writeUuid(message.clientInstanceId, 'GetTelemetrySubscriptionsResponse.clientInstanceId');
   writer.writeInt32(message.subscriptionId, 'GetTelemetrySubscriptionsResponse.subscriptionId');
-  writer.writeCompactArrayLength(message.acceptedCompressionTypes, 'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes');
-  for (const item of message.acceptedCompressionTypes) writer.writeInt8(item, 'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes');
+  writer.writeCompactArrayLength(
+    message.acceptedCompressionTypes,
+    'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes',
+  );
+  for (const item of message.acceptedCompressionTypes)
+    writer.writeInt8(item, 'GetTelemetrySubscriptionsResponse.acceptedCompressionTypes');
   writer.writeInt32(message.pushIntervalMs, 'GetTelemetrySubscriptionsResponse.pushIntervalMs');
-  writer.writeInt32(message.telemetryMaxBytes, 'GetTelemetrySubscriptionsResponse.telemetryMaxBytes');
-  writer.writeBoolean(message.deltaTemporality, 'GetTelemetrySubscriptionsResponse.deltaTemporality');
-  writer.writeCompactArrayLength(message.requestedMetrics, 'GetTelemetrySubscriptionsResponse.requestedMetrics');
-  for (const item of message.requestedMetrics) writer.writeCompactString(item, 'GetTelemetrySubscriptionsResponse.requestedMetrics');
+  writer.writeInt32(
+    message.telemetryMaxBytes,
+    'GetTelemetrySubscriptionsResponse.telemetryMaxBytes',
+  );
+  writer.writeBoolean(
+    message.deltaTemporality,
+    'GetTelemetrySubscriptionsResponse.deltaTemporality',
+  );
+  writer.writeCompactArrayLength(
+    message.requestedMetrics,
+    'GetTelemetrySubscriptionsResponse.requestedMetrics',
+  );
+  for (const item of message.requestedMetrics)
+    writer.writeCompactString(item, 'GetTelemetrySubscriptionsResponse.requestedMetrics');
   writer.writeTags(message.unknownTags, 'GetTelemetrySubscriptionsResponse.unknownTags');
 }
 
-export const getTelemetrySubscriptionsResponseCodec: MessageCodec<GetTelemetrySubscriptionsResponse> = {
-  name: 'GetTelemetrySubscriptionsResponse',
-  kind: 'response',
-  apiKey: 71,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createGetTelemetrySubscriptionsResponse,
-  decode: decodeGetTelemetrySubscriptionsResponse,
-  encode: encodeGetTelemetrySubscriptionsResponse,
-};
+export const getTelemetrySubscriptionsResponseCodec: MessageCodec<GetTelemetrySubscriptionsResponse> =
+  {
+    name: 'GetTelemetrySubscriptionsResponse',
+    kind: 'response',
+    apiKey: 71,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createGetTelemetrySubscriptionsResponse,
+    decode: decodeGetTelemetrySubscriptionsResponse,
+    encode: encodeGetTelemetrySubscriptionsResponse,
+  };

@@ -29,11 +29,22 @@ export function createHeartbeatRequest(fields: Partial<HeartbeatRequest> = {}): 
 export function decodeHeartbeatRequest(reader: Reader, version: number): HeartbeatRequest {
   reader.beginMessage('HeartbeatRequest', version, 0, 4);
   const flexible = version >= 4;
-  const groupId: string = (flexible ? reader.readCompactString('HeartbeatRequest.groupId') : reader.readString('HeartbeatRequest.groupId'));
+  const groupId: string = flexible
+    ? reader.readCompactString('HeartbeatRequest.groupId')
+    : reader.readString('HeartbeatRequest.groupId');
   const generationId: number = reader.readInt32('HeartbeatRequest.generationId');
-  const memberId: string = (flexible ? reader.readCompactString('HeartbeatRequest.memberId') : reader.readString('HeartbeatRequest.memberId'));
-  const groupInstanceId: string | null = version >= 3 ? (flexible ? reader.readCompactNullableString('HeartbeatRequest.groupInstanceId') : reader.readNullableString('HeartbeatRequest.groupInstanceId')) : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('HeartbeatRequest') : undefined;
+  const memberId: string = flexible
+    ? reader.readCompactString('HeartbeatRequest.memberId')
+    : reader.readString('HeartbeatRequest.memberId');
+  const groupInstanceId: string | null =
+    version >= 3
+      ? flexible
+        ? reader.readCompactNullableString('HeartbeatRequest.groupInstanceId')
+        : reader.readNullableString('HeartbeatRequest.groupInstanceId')
+      : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('HeartbeatRequest')
+    : undefined;
   return { groupId, generationId, memberId, groupInstanceId, unknownTags };
 }
 
@@ -44,11 +55,20 @@ export function encodeHeartbeatRequest(
 ): void {
   writer.beginMessage('HeartbeatRequest', version, 0, 4);
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.groupId, 'HeartbeatRequest.groupId') : writer.writeString(message.groupId, 'HeartbeatRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'HeartbeatRequest.groupId')
+    : writer.writeString(message.groupId, 'HeartbeatRequest.groupId');
   writer.writeInt32(message.generationId, 'HeartbeatRequest.generationId');
-  (flexible ? writer.writeCompactString(message.memberId, 'HeartbeatRequest.memberId') : writer.writeString(message.memberId, 'HeartbeatRequest.memberId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'HeartbeatRequest.memberId')
+    : writer.writeString(message.memberId, 'HeartbeatRequest.memberId');
   if (version >= 3) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'HeartbeatRequest.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'HeartbeatRequest.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'HeartbeatRequest.groupInstanceId',
+        )
+      : writer.writeNullableString(message.groupInstanceId, 'HeartbeatRequest.groupInstanceId');
   } else if (message.groupInstanceId !== null) {
     throw writer.unsupportedField('HeartbeatRequest.groupInstanceId');
   }

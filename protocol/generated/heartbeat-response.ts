@@ -14,7 +14,9 @@ export interface HeartbeatResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createHeartbeatResponse(fields: Partial<HeartbeatResponse> = {}): HeartbeatResponse {
+export function createHeartbeatResponse(
+  fields: Partial<HeartbeatResponse> = {},
+): HeartbeatResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -25,9 +27,12 @@ export function createHeartbeatResponse(fields: Partial<HeartbeatResponse> = {})
 export function decodeHeartbeatResponse(reader: Reader, version: number): HeartbeatResponse {
   reader.beginMessage('HeartbeatResponse', version, 0, 4);
   const flexible = version >= 4;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('HeartbeatResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('HeartbeatResponse.throttleTimeMs') : 0;
   const errorCode: number = reader.readInt16('HeartbeatResponse.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('HeartbeatResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('HeartbeatResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, unknownTags };
 }
 

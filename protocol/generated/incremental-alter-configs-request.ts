@@ -14,7 +14,9 @@ export interface IncrementalAlterConfigsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createIncrementalAlterConfigsRequest(fields: Partial<IncrementalAlterConfigsRequest> = {}): IncrementalAlterConfigsRequest {
+export function createIncrementalAlterConfigsRequest(
+  fields: Partial<IncrementalAlterConfigsRequest> = {},
+): IncrementalAlterConfigsRequest {
   return {
     resources: fields.resources ?? [],
     validateOnly: fields.validateOnly ?? false,
@@ -22,13 +24,23 @@ export function createIncrementalAlterConfigsRequest(fields: Partial<Incremental
   };
 }
 
-export function decodeIncrementalAlterConfigsRequest(reader: Reader, version: number): IncrementalAlterConfigsRequest {
+export function decodeIncrementalAlterConfigsRequest(
+  reader: Reader,
+  version: number,
+): IncrementalAlterConfigsRequest {
   reader.beginMessage('IncrementalAlterConfigsRequest', version, 0, 1);
   const flexible = version >= 1;
+  const resourcesCount = flexible
+    ? reader.readCompactArrayLength(4, 'IncrementalAlterConfigsRequest.resources')
+    : reader.readArrayLength(4, 'IncrementalAlterConfigsRequest.resources');
   const resources: AlterConfigsResource[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'IncrementalAlterConfigsRequest.resources') : reader.readArrayLength(4, 'IncrementalAlterConfigsRequest.resources')); count > 0; count--) resources.push(decodeAlterConfigsResource(reader, version));
+  for (let left = resourcesCount; left > 0; left--) {
+    resources.push(decodeAlterConfigsResource(reader, version));
+  }
   const validateOnly: boolean = reader.readBoolean('IncrementalAlterConfigsRequest.validateOnly');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('IncrementalAlterConfigsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('IncrementalAlterConfigsRequest')
+    : undefined;
   return { resources, validateOnly, unknownTags };
 }
 
@@ -39,7 +51,9 @@ export function encodeIncrementalAlterConfigsRequest(
 ): void {
   writer.beginMessage('IncrementalAlterConfigsRequest', version, 0, 1);
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactArrayLength(message.resources, 'IncrementalAlterConfigsRequest.resources') : writer.writeArrayLength(message.resources, 'IncrementalAlterConfigsRequest.resources'));
+  flexible
+    ? writer.writeCompactArrayLength(message.resources, 'IncrementalAlterConfigsRequest.resources')
+    : writer.writeArrayLength(message.resources, 'IncrementalAlterConfigsRequest.resources');
   for (const item of message.resources) encodeAlterConfigsResource(writer, item, version);
   writer.writeBoolean(message.validateOnly, 'IncrementalAlterConfigsRequest.validateOnly');
   if (flexible) {
@@ -57,7 +71,9 @@ export interface AlterConfigsResource {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsResource(fields: Partial<AlterConfigsResource> = {}): AlterConfigsResource {
+export function createAlterConfigsResource(
+  fields: Partial<AlterConfigsResource> = {},
+): AlterConfigsResource {
   return {
     resourceType: fields.resourceType ?? 0,
     resourceName: fields.resourceName ?? '',
@@ -69,10 +85,19 @@ export function createAlterConfigsResource(fields: Partial<AlterConfigsResource>
 export function decodeAlterConfigsResource(reader: Reader, version: number): AlterConfigsResource {
   const flexible = version >= 1;
   const resourceType: number = reader.readInt8('AlterConfigsResource.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('AlterConfigsResource.resourceName') : reader.readString('AlterConfigsResource.resourceName'));
+  const resourceName: string = flexible
+    ? reader.readCompactString('AlterConfigsResource.resourceName')
+    : reader.readString('AlterConfigsResource.resourceName');
+  const configsCount = flexible
+    ? reader.readCompactArrayLength(4, 'AlterConfigsResource.configs')
+    : reader.readArrayLength(4, 'AlterConfigsResource.configs');
   const configs: AlterableConfig[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'AlterConfigsResource.configs') : reader.readArrayLength(4, 'AlterConfigsResource.configs')); count > 0; count--) configs.push(decodeAlterableConfig(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsResource') : undefined;
+  for (let left = configsCount; left > 0; left--) {
+    configs.push(decodeAlterableConfig(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsResource')
+    : undefined;
   return { resourceType, resourceName, configs, unknownTags };
 }
 
@@ -83,8 +108,12 @@ export function encodeAlterConfigsResource(
 ): void {
   const flexible = version >= 1;
   writer.writeInt8(message.resourceType, 'AlterConfigsResource.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'AlterConfigsResource.resourceName') : writer.writeString(message.resourceName, 'AlterConfigsResource.resourceName'));
-  (flexible ? writer.writeCompactArrayLength(message.configs, 'AlterConfigsResource.configs') : writer.writeArrayLength(message.configs, 'AlterConfigsResource.configs'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'AlterConfigsResource.resourceName')
+    : writer.writeString(message.resourceName, 'AlterConfigsResource.resourceName');
+  flexible
+    ? writer.writeCompactArrayLength(message.configs, 'AlterConfigsResource.configs')
+    : writer.writeArrayLength(message.configs, 'AlterConfigsResource.configs');
   for (const item of message.configs) encodeAlterableConfig(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterConfigsResource.unknownTags');
@@ -112,10 +141,16 @@ export function createAlterableConfig(fields: Partial<AlterableConfig> = {}): Al
 
 export function decodeAlterableConfig(reader: Reader, version: number): AlterableConfig {
   const flexible = version >= 1;
-  const name: string = (flexible ? reader.readCompactString('AlterableConfig.name') : reader.readString('AlterableConfig.name'));
+  const name: string = flexible
+    ? reader.readCompactString('AlterableConfig.name')
+    : reader.readString('AlterableConfig.name');
   const configOperation: number = reader.readInt8('AlterableConfig.configOperation');
-  const value: string | null = (flexible ? reader.readCompactNullableString('AlterableConfig.value') : reader.readNullableString('AlterableConfig.value'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterableConfig') : undefined;
+  const value: string | null = flexible
+    ? reader.readCompactNullableString('AlterableConfig.value')
+    : reader.readNullableString('AlterableConfig.value');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterableConfig')
+    : undefined;
   return { name, configOperation, value, unknownTags };
 }
 
@@ -125,9 +160,13 @@ export function encodeAlterableConfig(
   version: number,
 ): void {
   const flexible = version >= 1;
-  (flexible ? writer.writeCompactString(message.name, 'AlterableConfig.name') : writer.writeString(message.name, 'AlterableConfig.name'));
+  flexible
+    ? writer.writeCompactString(message.name, 'AlterableConfig.name')
+    : writer.writeString(message.name, 'AlterableConfig.name');
   writer.writeInt8(message.configOperation, 'AlterableConfig.configOperation');
-  (flexible ? writer.writeCompactNullableString(message.value, 'AlterableConfig.value') : writer.writeNullableString(message.value, 'AlterableConfig.value'));
+  flexible
+    ? writer.writeCompactNullableString(message.value, 'AlterableConfig.value')
+    : writer.writeNullableString(message.value, 'AlterableConfig.value');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterableConfig.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface IncrementalAlterConfigsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createIncrementalAlterConfigsResponse(fields: Partial<IncrementalAlterConfigsResponse> = {}): IncrementalAlterConfigsResponse {
+export function createIncrementalAlterConfigsResponse(
+  fields: Partial<IncrementalAlterConfigsResponse> = {},
+): IncrementalAlterConfigsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     responses: fields.responses ?? [],
@@ -22,13 +24,23 @@ export function createIncrementalAlterConfigsResponse(fields: Partial<Incrementa
   };
 }
 
-export function decodeIncrementalAlterConfigsResponse(reader: Reader, version: number): IncrementalAlterConfigsResponse {
+export function decodeIncrementalAlterConfigsResponse(
+  reader: Reader,
+  version: number,
+): IncrementalAlterConfigsResponse {
   reader.beginMessage('IncrementalAlterConfigsResponse', version, 0, 1);
   const flexible = version >= 1;
   const throttleTimeMs: number = reader.readInt32('IncrementalAlterConfigsResponse.throttleTimeMs');
+  const responsesCount = flexible
+    ? reader.readCompactArrayLength(6, 'IncrementalAlterConfigsResponse.responses')
+    : reader.readArrayLength(6, 'IncrementalAlterConfigsResponse.responses');
   const responses: AlterConfigsResourceResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'IncrementalAlterConfigsResponse.responses') : reader.readArrayLength(6, 'IncrementalAlterConfigsResponse.responses')); count > 0; count--) responses.push(decodeAlterConfigsResourceResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('IncrementalAlterConfigsResponse') : undefined;
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeAlterConfigsResourceResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('IncrementalAlterConfigsResponse')
+    : undefined;
   return { throttleTimeMs, responses, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeIncrementalAlterConfigsResponse(
   writer.beginMessage('IncrementalAlterConfigsResponse', version, 0, 1);
   const flexible = version >= 1;
   writer.writeInt32(message.throttleTimeMs, 'IncrementalAlterConfigsResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.responses, 'IncrementalAlterConfigsResponse.responses') : writer.writeArrayLength(message.responses, 'IncrementalAlterConfigsResponse.responses'));
+  flexible
+    ? writer.writeCompactArrayLength(message.responses, 'IncrementalAlterConfigsResponse.responses')
+    : writer.writeArrayLength(message.responses, 'IncrementalAlterConfigsResponse.responses');
   for (const item of message.responses) encodeAlterConfigsResourceResponse(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'IncrementalAlterConfigsResponse.unknownTags');
@@ -58,7 +72,9 @@ export interface AlterConfigsResourceResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAlterConfigsResourceResponse(fields: Partial<AlterConfigsResourceResponse> = {}): AlterConfigsResourceResponse {
+export function createAlterConfigsResourceResponse(
+  fields: Partial<AlterConfigsResourceResponse> = {},
+): AlterConfigsResourceResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -68,13 +84,22 @@ export function createAlterConfigsResourceResponse(fields: Partial<AlterConfigsR
   };
 }
 
-export function decodeAlterConfigsResourceResponse(reader: Reader, version: number): AlterConfigsResourceResponse {
+export function decodeAlterConfigsResourceResponse(
+  reader: Reader,
+  version: number,
+): AlterConfigsResourceResponse {
   const flexible = version >= 1;
   const errorCode: number = reader.readInt16('AlterConfigsResourceResponse.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('AlterConfigsResourceResponse.errorMessage') : reader.readNullableString('AlterConfigsResourceResponse.errorMessage'));
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('AlterConfigsResourceResponse.errorMessage')
+    : reader.readNullableString('AlterConfigsResourceResponse.errorMessage');
   const resourceType: number = reader.readInt8('AlterConfigsResourceResponse.resourceType');
-  const resourceName: string = (flexible ? reader.readCompactString('AlterConfigsResourceResponse.resourceName') : reader.readString('AlterConfigsResourceResponse.resourceName'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('AlterConfigsResourceResponse') : undefined;
+  const resourceName: string = flexible
+    ? reader.readCompactString('AlterConfigsResourceResponse.resourceName')
+    : reader.readString('AlterConfigsResourceResponse.resourceName');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('AlterConfigsResourceResponse')
+    : undefined;
   return { errorCode, errorMessage, resourceType, resourceName, unknownTags };
 }
 
@@ -85,9 +110,16 @@ export function encodeAlterConfigsResourceResponse(
 ): void {
   const flexible = version >= 1;
   writer.writeInt16(message.errorCode, 'AlterConfigsResourceResponse.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.errorMessage,
+        'AlterConfigsResourceResponse.errorMessage',
+      )
+    : writer.writeNullableString(message.errorMessage, 'AlterConfigsResourceResponse.errorMessage');
   writer.writeInt8(message.resourceType, 'AlterConfigsResourceResponse.resourceType');
-  (flexible ? writer.writeCompactString(message.resourceName, 'AlterConfigsResourceResponse.resourceName') : writer.writeString(message.resourceName, 'AlterConfigsResourceResponse.resourceName'));
+  flexible
+    ? writer.writeCompactString(message.resourceName, 'AlterConfigsResourceResponse.resourceName')
+    : writer.writeString(message.resourceName, 'AlterConfigsResourceResponse.resourceName');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'AlterConfigsResourceResponse.unknownTags');
   } else {

@@ -18,7 +18,9 @@ export interface InitProducerIdRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitProducerIdRequest(fields: Partial<InitProducerIdRequest> = {}): InitProducerIdRequest {
+export function createInitProducerIdRequest(
+  fields: Partial<InitProducerIdRequest> = {},
+): InitProducerIdRequest {
   return {
     transactionalId: fields.transactionalId === undefined ? '' : fields.transactionalId,
     transactionTimeoutMs: fields.transactionTimeoutMs ?? 0,
@@ -30,17 +32,38 @@ export function createInitProducerIdRequest(fields: Partial<InitProducerIdReques
   };
 }
 
-export function decodeInitProducerIdRequest(reader: Reader, version: number): InitProducerIdRequest {
+export function decodeInitProducerIdRequest(
+  reader: Reader,
+  version: number,
+): InitProducerIdRequest {
   reader.beginMessage('InitProducerIdRequest', version, 0, 6);
   const flexible = version >= 2;
-  const transactionalId: string | null = (flexible ? reader.readCompactNullableString('InitProducerIdRequest.transactionalId') : reader.readNullableString('InitProducerIdRequest.transactionalId'));
-  const transactionTimeoutMs: number = reader.readInt32('InitProducerIdRequest.transactionTimeoutMs');
-  const producerId: bigint = version >= 3 ? reader.readInt64('InitProducerIdRequest.producerId') : -1n;
-  const producerEpoch: number = version >= 3 ? reader.readInt16('InitProducerIdRequest.producerEpoch') : -1;
-  const enable2Pc: boolean = version >= 6 ? reader.readBoolean('InitProducerIdRequest.enable2Pc') : false;
-  const keepPreparedTxn: boolean = version >= 6 ? reader.readBoolean('InitProducerIdRequest.keepPreparedTxn') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('InitProducerIdRequest') : undefined;
-  return { transactionalId, transactionTimeoutMs, producerId, producerEpoch, enable2Pc, keepPreparedTxn, unknownTags };
+  const transactionalId: string | null = flexible
+    ? reader.readCompactNullableString('InitProducerIdRequest.transactionalId')
+    : reader.readNullableString('InitProducerIdRequest.transactionalId');
+  const transactionTimeoutMs: number = reader.readInt32(
+    'InitProducerIdRequest.transactionTimeoutMs',
+  );
+  const producerId: bigint =
+    version >= 3 ? reader.readInt64('InitProducerIdRequest.producerId') : -1n;
+  const producerEpoch: number =
+    version >= 3 ? reader.readInt16('InitProducerIdRequest.producerEpoch') : -1;
+  const enable2Pc: boolean =
+    version >= 6 ? reader.readBoolean('InitProducerIdRequest.enable2Pc') : false;
+  const keepPreparedTxn: boolean =
+    version >= 6 ? reader.readBoolean('InitProducerIdRequest.keepPreparedTxn') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('InitProducerIdRequest')
+    : undefined;
+  return {
+    transactionalId,
+    transactionTimeoutMs,
+    producerId,
+    producerEpoch,
+    enable2Pc,
+    keepPreparedTxn,
+    unknownTags,
+  };
 }
 
 export function encodeInitProducerIdRequest(
@@ -50,7 +73,12 @@ export function encodeInitProducerIdRequest(
 ): void {
   writer.beginMessage('InitProducerIdRequest', version, 0, 6);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactNullableString(message.transactionalId, 'InitProducerIdRequest.transactionalId') : writer.writeNullableString(message.transactionalId, 'InitProducerIdRequest.transactionalId'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.transactionalId,
+        'InitProducerIdRequest.transactionalId',
+      )
+    : writer.writeNullableString(message.transactionalId, 'InitProducerIdRequest.transactionalId');
   writer.writeInt32(message.transactionTimeoutMs, 'InitProducerIdRequest.transactionTimeoutMs');
   if (version >= 3) {
     writer.writeInt64(message.producerId, 'InitProducerIdRequest.producerId');

@@ -18,7 +18,9 @@ export interface InitProducerIdResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitProducerIdResponse(fields: Partial<InitProducerIdResponse> = {}): InitProducerIdResponse {
+export function createInitProducerIdResponse(
+  fields: Partial<InitProducerIdResponse> = {},
+): InitProducerIdResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -30,17 +32,32 @@ export function createInitProducerIdResponse(fields: Partial<InitProducerIdRespo
   };
 }
 
-export function decodeInitProducerIdResponse(reader: Reader, version: number): InitProducerIdResponse {
+export function decodeInitProducerIdResponse(
+  reader: Reader,
+  version: number,
+): InitProducerIdResponse {
   reader.beginMessage('InitProducerIdResponse', version, 0, 6);
   const flexible = version >= 2;
   const throttleTimeMs: number = reader.readInt32('InitProducerIdResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('InitProducerIdResponse.errorCode');
   const producerId: bigint = reader.readInt64('InitProducerIdResponse.producerId');
   const producerEpoch: number = reader.readInt16('InitProducerIdResponse.producerEpoch');
-  const ongoingTxnProducerId: bigint = version >= 6 ? reader.readInt64('InitProducerIdResponse.ongoingTxnProducerId') : -1n;
-  const ongoingTxnProducerEpoch: number = version >= 6 ? reader.readInt16('InitProducerIdResponse.ongoingTxnProducerEpoch') : -1;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('InitProducerIdResponse') : undefined;
-  return { throttleTimeMs, errorCode, producerId, producerEpoch, ongoingTxnProducerId, ongoingTxnProducerEpoch, unknownTags };
+  const ongoingTxnProducerId: bigint =
+    version >= 6 ? reader.readInt64('InitProducerIdResponse.ongoingTxnProducerId') : -1n;
+  const ongoingTxnProducerEpoch: number =
+    version >= 6 ? reader.readInt16('InitProducerIdResponse.ongoingTxnProducerEpoch') : -1;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('InitProducerIdResponse')
+    : undefined;
+  return {
+    throttleTimeMs,
+    errorCode,
+    producerId,
+    producerEpoch,
+    ongoingTxnProducerId,
+    ongoingTxnProducerEpoch,
+    unknownTags,
+  };
 }
 
 export function encodeInitProducerIdResponse(
@@ -60,7 +77,10 @@ export function encodeInitProducerIdResponse(
     throw writer.unsupportedField('InitProducerIdResponse.ongoingTxnProducerId');
   }
   if (version >= 6) {
-    writer.writeInt16(message.ongoingTxnProducerEpoch, 'InitProducerIdResponse.ongoingTxnProducerEpoch');
+    writer.writeInt16(
+      message.ongoingTxnProducerEpoch,
+      'InitProducerIdResponse.ongoingTxnProducerEpoch',
+    );
   } else if (message.ongoingTxnProducerEpoch !== -1) {
     throw writer.unsupportedField('InitProducerIdResponse.ongoingTxnProducerEpoch');
   }

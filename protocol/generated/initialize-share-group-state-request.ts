@@ -15,7 +15,9 @@ export interface InitializeShareGroupStateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitializeShareGroupStateRequest(fields: Partial<InitializeShareGroupStateRequest> = {}): InitializeShareGroupStateRequest {
+export function createInitializeShareGroupStateRequest(
+  fields: Partial<InitializeShareGroupStateRequest> = {},
+): InitializeShareGroupStateRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -23,12 +25,20 @@ export function createInitializeShareGroupStateRequest(fields: Partial<Initializ
   };
 }
 
-export function decodeInitializeShareGroupStateRequest(reader: Reader, version: number): InitializeShareGroupStateRequest {
+export function decodeInitializeShareGroupStateRequest(
+  reader: Reader,
+  version: number,
+): InitializeShareGroupStateRequest {
   reader.beginMessage('InitializeShareGroupStateRequest', version, 0, 0);
   const groupId: string = reader.readCompactString('InitializeShareGroupStateRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(18, 'InitializeShareGroupStateRequest.topics');
   const topics: InitializeStateData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'InitializeShareGroupStateRequest.topics'); count > 0; count--) topics.push(decodeInitializeStateData(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('InitializeShareGroupStateRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeInitializeStateData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'InitializeShareGroupStateRequest',
+  );
   return { groupId, topics, unknownTags };
 }
 
@@ -51,7 +61,9 @@ export interface InitializeStateData {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitializeStateData(fields: Partial<InitializeStateData> = {}): InitializeStateData {
+export function createInitializeStateData(
+  fields: Partial<InitializeStateData> = {},
+): InitializeStateData {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -61,8 +73,11 @@ export function createInitializeStateData(fields: Partial<InitializeStateData> =
 
 export function decodeInitializeStateData(reader: Reader, version: number): InitializeStateData {
   const topicId: string = reader.readUuid('InitializeStateData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(17, 'InitializeStateData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(17, 'InitializeStateData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('InitializeStateData');
   return { topicId, partitions, unknownTags };
 }
@@ -114,14 +129,15 @@ export function encodePartitionData(
   writer.writeTags(message.unknownTags, 'PartitionData.unknownTags');
 }
 
-export const initializeShareGroupStateRequestCodec: MessageCodec<InitializeShareGroupStateRequest> = {
-  name: 'InitializeShareGroupStateRequest',
-  kind: 'request',
-  apiKey: 83,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createInitializeShareGroupStateRequest,
-  decode: decodeInitializeShareGroupStateRequest,
-  encode: encodeInitializeShareGroupStateRequest,
-};
+export const initializeShareGroupStateRequestCodec: MessageCodec<InitializeShareGroupStateRequest> =
+  {
+    name: 'InitializeShareGroupStateRequest',
+    kind: 'request',
+    apiKey: 83,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createInitializeShareGroupStateRequest,
+    decode: decodeInitializeShareGroupStateRequest,
+    encode: encodeInitializeShareGroupStateRequest,
+  };

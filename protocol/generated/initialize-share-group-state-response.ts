@@ -14,18 +14,31 @@ export interface InitializeShareGroupStateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitializeShareGroupStateResponse(fields: Partial<InitializeShareGroupStateResponse> = {}): InitializeShareGroupStateResponse {
+export function createInitializeShareGroupStateResponse(
+  fields: Partial<InitializeShareGroupStateResponse> = {},
+): InitializeShareGroupStateResponse {
   return {
     results: fields.results ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeInitializeShareGroupStateResponse(reader: Reader, version: number): InitializeShareGroupStateResponse {
+export function decodeInitializeShareGroupStateResponse(
+  reader: Reader,
+  version: number,
+): InitializeShareGroupStateResponse {
   reader.beginMessage('InitializeShareGroupStateResponse', version, 0, 0);
+  const resultsCount = reader.readCompactArrayLength(
+    18,
+    'InitializeShareGroupStateResponse.results',
+  );
   const results: InitializeStateResult[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'InitializeShareGroupStateResponse.results'); count > 0; count--) results.push(decodeInitializeStateResult(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('InitializeShareGroupStateResponse');
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeInitializeStateResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'InitializeShareGroupStateResponse',
+  );
   return { results, unknownTags };
 }
 
@@ -47,7 +60,9 @@ export interface InitializeStateResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createInitializeStateResult(fields: Partial<InitializeStateResult> = {}): InitializeStateResult {
+export function createInitializeStateResult(
+  fields: Partial<InitializeStateResult> = {},
+): InitializeStateResult {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -55,10 +70,16 @@ export function createInitializeStateResult(fields: Partial<InitializeStateResul
   };
 }
 
-export function decodeInitializeStateResult(reader: Reader, version: number): InitializeStateResult {
+export function decodeInitializeStateResult(
+  reader: Reader,
+  version: number,
+): InitializeStateResult {
   const topicId: string = reader.readUuid('InitializeStateResult.topicId');
+  const partitionsCount = reader.readCompactArrayLength(8, 'InitializeStateResult.partitions');
   const partitions: PartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'InitializeStateResult.partitions'); count > 0; count--) partitions.push(decodePartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('InitializeStateResult');
   return { topicId, partitions, unknownTags };
 }
@@ -94,7 +115,9 @@ export function createPartitionResult(fields: Partial<PartitionResult> = {}): Pa
 export function decodePartitionResult(reader: Reader, _version: number): PartitionResult {
   const partition: number = reader.readInt32('PartitionResult.partition');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResult.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResult');
   return { partition, errorCode, errorMessage, unknownTags };
 }
@@ -110,14 +133,15 @@ export function encodePartitionResult(
   writer.writeTags(message.unknownTags, 'PartitionResult.unknownTags');
 }
 
-export const initializeShareGroupStateResponseCodec: MessageCodec<InitializeShareGroupStateResponse> = {
-  name: 'InitializeShareGroupStateResponse',
-  kind: 'response',
-  apiKey: 83,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createInitializeShareGroupStateResponse,
-  decode: decodeInitializeShareGroupStateResponse,
-  encode: encodeInitializeShareGroupStateResponse,
-};
+export const initializeShareGroupStateResponseCodec: MessageCodec<InitializeShareGroupStateResponse> =
+  {
+    name: 'InitializeShareGroupStateResponse',
+    kind: 'response',
+    apiKey: 83,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createInitializeShareGroupStateResponse,
+    decode: decodeInitializeShareGroupStateResponse,
+    encode: encodeInitializeShareGroupStateResponse,
+  };

@@ -37,17 +37,47 @@ export function createJoinGroupRequest(fields: Partial<JoinGroupRequest> = {}): 
 export function decodeJoinGroupRequest(reader: Reader, version: number): JoinGroupRequest {
   reader.beginMessage('JoinGroupRequest', version, 0, 9);
   const flexible = version >= 6;
-  const groupId: string = (flexible ? reader.readCompactString('JoinGroupRequest.groupId') : reader.readString('JoinGroupRequest.groupId'));
+  const groupId: string = flexible
+    ? reader.readCompactString('JoinGroupRequest.groupId')
+    : reader.readString('JoinGroupRequest.groupId');
   const sessionTimeoutMs: number = reader.readInt32('JoinGroupRequest.sessionTimeoutMs');
-  const rebalanceTimeoutMs: number = version >= 1 ? reader.readInt32('JoinGroupRequest.rebalanceTimeoutMs') : -1;
-  const memberId: string = (flexible ? reader.readCompactString('JoinGroupRequest.memberId') : reader.readString('JoinGroupRequest.memberId'));
-  const groupInstanceId: string | null = version >= 5 ? (flexible ? reader.readCompactNullableString('JoinGroupRequest.groupInstanceId') : reader.readNullableString('JoinGroupRequest.groupInstanceId')) : null;
-  const protocolType: string = (flexible ? reader.readCompactString('JoinGroupRequest.protocolType') : reader.readString('JoinGroupRequest.protocolType'));
+  const rebalanceTimeoutMs: number =
+    version >= 1 ? reader.readInt32('JoinGroupRequest.rebalanceTimeoutMs') : -1;
+  const memberId: string = flexible
+    ? reader.readCompactString('JoinGroupRequest.memberId')
+    : reader.readString('JoinGroupRequest.memberId');
+  const groupInstanceId: string | null =
+    version >= 5
+      ? flexible
+        ? reader.readCompactNullableString('JoinGroupRequest.groupInstanceId')
+        : reader.readNullableString('JoinGroupRequest.groupInstanceId')
+      : null;
+  const protocolType: string = flexible
+    ? reader.readCompactString('JoinGroupRequest.protocolType')
+    : reader.readString('JoinGroupRequest.protocolType');
+  const protocolsCount = flexible
+    ? reader.readCompactArrayLength(3, 'JoinGroupRequest.protocols')
+    : reader.readArrayLength(3, 'JoinGroupRequest.protocols');
   const protocols: JoinGroupRequestProtocol[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'JoinGroupRequest.protocols') : reader.readArrayLength(3, 'JoinGroupRequest.protocols')); count > 0; count--) protocols.push(decodeJoinGroupRequestProtocol(reader, version));
-  const reason: string | null = version >= 8 ? reader.readCompactNullableString('JoinGroupRequest.reason') : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('JoinGroupRequest') : undefined;
-  return { groupId, sessionTimeoutMs, rebalanceTimeoutMs, memberId, groupInstanceId, protocolType, protocols, reason, unknownTags };
+  for (let left = protocolsCount; left > 0; left--) {
+    protocols.push(decodeJoinGroupRequestProtocol(reader, version));
+  }
+  const reason: string | null =
+    version >= 8 ? reader.readCompactNullableString('JoinGroupRequest.reason') : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('JoinGroupRequest')
+    : undefined;
+  return {
+    groupId,
+    sessionTimeoutMs,
+    rebalanceTimeoutMs,
+    memberId,
+    groupInstanceId,
+    protocolType,
+    protocols,
+    reason,
+    unknownTags,
+  };
 }
 
 export function encodeJoinGroupRequest(
@@ -57,19 +87,32 @@ export function encodeJoinGroupRequest(
 ): void {
   writer.beginMessage('JoinGroupRequest', version, 0, 9);
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.groupId, 'JoinGroupRequest.groupId') : writer.writeString(message.groupId, 'JoinGroupRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'JoinGroupRequest.groupId')
+    : writer.writeString(message.groupId, 'JoinGroupRequest.groupId');
   writer.writeInt32(message.sessionTimeoutMs, 'JoinGroupRequest.sessionTimeoutMs');
   if (version >= 1) {
     writer.writeInt32(message.rebalanceTimeoutMs, 'JoinGroupRequest.rebalanceTimeoutMs');
   }
-  (flexible ? writer.writeCompactString(message.memberId, 'JoinGroupRequest.memberId') : writer.writeString(message.memberId, 'JoinGroupRequest.memberId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'JoinGroupRequest.memberId')
+    : writer.writeString(message.memberId, 'JoinGroupRequest.memberId');
   if (version >= 5) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'JoinGroupRequest.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'JoinGroupRequest.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'JoinGroupRequest.groupInstanceId',
+        )
+      : writer.writeNullableString(message.groupInstanceId, 'JoinGroupRequest.groupInstanceId');
   } else if (message.groupInstanceId !== null) {
     throw writer.unsupportedField('JoinGroupRequest.groupInstanceId');
   }
-  (flexible ? writer.writeCompactString(message.protocolType, 'JoinGroupRequest.protocolType') : writer.writeString(message.protocolType, 'JoinGroupRequest.protocolType'));
-  (flexible ? writer.writeCompactArrayLength(message.protocols, 'JoinGroupRequest.protocols') : writer.writeArrayLength(message.protocols, 'JoinGroupRequest.protocols'));
+  flexible
+    ? writer.writeCompactString(message.protocolType, 'JoinGroupRequest.protocolType')
+    : writer.writeString(message.protocolType, 'JoinGroupRequest.protocolType');
+  flexible
+    ? writer.writeCompactArrayLength(message.protocols, 'JoinGroupRequest.protocols')
+    : writer.writeArrayLength(message.protocols, 'JoinGroupRequest.protocols');
   for (const item of message.protocols) encodeJoinGroupRequestProtocol(writer, item, version);
   if (version >= 8) {
     writer.writeCompactNullableString(message.reason, 'JoinGroupRequest.reason');
@@ -88,7 +131,9 @@ export interface JoinGroupRequestProtocol {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createJoinGroupRequestProtocol(fields: Partial<JoinGroupRequestProtocol> = {}): JoinGroupRequestProtocol {
+export function createJoinGroupRequestProtocol(
+  fields: Partial<JoinGroupRequestProtocol> = {},
+): JoinGroupRequestProtocol {
   return {
     name: fields.name ?? '',
     metadata: fields.metadata ?? emptyBytes,
@@ -96,11 +141,20 @@ export function createJoinGroupRequestProtocol(fields: Partial<JoinGroupRequestP
   };
 }
 
-export function decodeJoinGroupRequestProtocol(reader: Reader, version: number): JoinGroupRequestProtocol {
+export function decodeJoinGroupRequestProtocol(
+  reader: Reader,
+  version: number,
+): JoinGroupRequestProtocol {
   const flexible = version >= 6;
-  const name: string = (flexible ? reader.readCompactString('JoinGroupRequestProtocol.name') : reader.readString('JoinGroupRequestProtocol.name'));
-  const metadata: Buffer = (flexible ? reader.readCompactBytes('JoinGroupRequestProtocol.metadata') : reader.readBytes('JoinGroupRequestProtocol.metadata'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('JoinGroupRequestProtocol') : undefined;
+  const name: string = flexible
+    ? reader.readCompactString('JoinGroupRequestProtocol.name')
+    : reader.readString('JoinGroupRequestProtocol.name');
+  const metadata: Buffer = flexible
+    ? reader.readCompactBytes('JoinGroupRequestProtocol.metadata')
+    : reader.readBytes('JoinGroupRequestProtocol.metadata');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('JoinGroupRequestProtocol')
+    : undefined;
   return { name, metadata, unknownTags };
 }
 
@@ -110,8 +164,12 @@ export function encodeJoinGroupRequestProtocol(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.name, 'JoinGroupRequestProtocol.name') : writer.writeString(message.name, 'JoinGroupRequestProtocol.name'));
-  (flexible ? writer.writeCompactBytes(message.metadata, 'JoinGroupRequestProtocol.metadata') : writer.writeBytes(message.metadata, 'JoinGroupRequestProtocol.metadata'));
+  flexible
+    ? writer.writeCompactString(message.name, 'JoinGroupRequestProtocol.name')
+    : writer.writeString(message.name, 'JoinGroupRequestProtocol.name');
+  flexible
+    ? writer.writeCompactBytes(message.metadata, 'JoinGroupRequestProtocol.metadata')
+    : writer.writeBytes(message.metadata, 'JoinGroupRequestProtocol.metadata');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'JoinGroupRequestProtocol.unknownTags');
   } else {

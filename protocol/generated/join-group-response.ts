@@ -21,7 +21,9 @@ export interface JoinGroupResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createJoinGroupResponse(fields: Partial<JoinGroupResponse> = {}): JoinGroupResponse {
+export function createJoinGroupResponse(
+  fields: Partial<JoinGroupResponse> = {},
+): JoinGroupResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -39,18 +41,50 @@ export function createJoinGroupResponse(fields: Partial<JoinGroupResponse> = {})
 export function decodeJoinGroupResponse(reader: Reader, version: number): JoinGroupResponse {
   reader.beginMessage('JoinGroupResponse', version, 0, 9);
   const flexible = version >= 6;
-  const throttleTimeMs: number = version >= 2 ? reader.readInt32('JoinGroupResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 2 ? reader.readInt32('JoinGroupResponse.throttleTimeMs') : 0;
   const errorCode: number = reader.readInt16('JoinGroupResponse.errorCode');
   const generationId: number = reader.readInt32('JoinGroupResponse.generationId');
-  const protocolType: string | null = version >= 7 ? reader.readCompactNullableString('JoinGroupResponse.protocolType') : null;
-  const protocolName: string | null = version >= 7 ? (flexible ? reader.readCompactNullableString('JoinGroupResponse.protocolName') : reader.readNullableString('JoinGroupResponse.protocolName')) : (flexible ? reader.readCompactString('JoinGroupResponse.protocolName') : reader.readString('JoinGroupResponse.protocolName'));
-  const leader: string = (flexible ? reader.readCompactString('JoinGroupResponse.leader') : reader.readString('JoinGroupResponse.leader'));
-  const skipAssignment: boolean = version >= 9 ? reader.readBoolean('JoinGroupResponse.skipAssignment') : false;
-  const memberId: string = (flexible ? reader.readCompactString('JoinGroupResponse.memberId') : reader.readString('JoinGroupResponse.memberId'));
+  const protocolType: string | null =
+    version >= 7 ? reader.readCompactNullableString('JoinGroupResponse.protocolType') : null;
+  const protocolName: string | null =
+    version >= 7
+      ? flexible
+        ? reader.readCompactNullableString('JoinGroupResponse.protocolName')
+        : reader.readNullableString('JoinGroupResponse.protocolName')
+      : flexible
+        ? reader.readCompactString('JoinGroupResponse.protocolName')
+        : reader.readString('JoinGroupResponse.protocolName');
+  const leader: string = flexible
+    ? reader.readCompactString('JoinGroupResponse.leader')
+    : reader.readString('JoinGroupResponse.leader');
+  const skipAssignment: boolean =
+    version >= 9 ? reader.readBoolean('JoinGroupResponse.skipAssignment') : false;
+  const memberId: string = flexible
+    ? reader.readCompactString('JoinGroupResponse.memberId')
+    : reader.readString('JoinGroupResponse.memberId');
+  const membersCount = flexible
+    ? reader.readCompactArrayLength(4, 'JoinGroupResponse.members')
+    : reader.readArrayLength(4, 'JoinGroupResponse.members');
   const members: JoinGroupResponseMember[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'JoinGroupResponse.members') : reader.readArrayLength(4, 'JoinGroupResponse.members')); count > 0; count--) members.push(decodeJoinGroupResponseMember(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('JoinGroupResponse') : undefined;
-  return { throttleTimeMs, errorCode, generationId, protocolType, protocolName, leader, skipAssignment, memberId, members, unknownTags };
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeJoinGroupResponseMember(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('JoinGroupResponse')
+    : undefined;
+  return {
+    throttleTimeMs,
+    errorCode,
+    generationId,
+    protocolType,
+    protocolName,
+    leader,
+    skipAssignment,
+    memberId,
+    members,
+    unknownTags,
+  };
 }
 
 export function encodeJoinGroupResponse(
@@ -68,15 +102,27 @@ export function encodeJoinGroupResponse(
   if (version >= 7) {
     writer.writeCompactNullableString(message.protocolType, 'JoinGroupResponse.protocolType');
   }
-  version >= 7 ? (flexible ? writer.writeCompactNullableString(message.protocolName, 'JoinGroupResponse.protocolName') : writer.writeNullableString(message.protocolName, 'JoinGroupResponse.protocolName')) : (flexible ? writer.writeCompactString(message.protocolName, 'JoinGroupResponse.protocolName') : writer.writeString(message.protocolName, 'JoinGroupResponse.protocolName'));
-  (flexible ? writer.writeCompactString(message.leader, 'JoinGroupResponse.leader') : writer.writeString(message.leader, 'JoinGroupResponse.leader'));
+  version >= 7
+    ? flexible
+      ? writer.writeCompactNullableString(message.protocolName, 'JoinGroupResponse.protocolName')
+      : writer.writeNullableString(message.protocolName, 'JoinGroupResponse.protocolName')
+    : flexible
+      ? writer.writeCompactString(message.protocolName, 'JoinGroupResponse.protocolName')
+      : writer.writeString(message.protocolName, 'JoinGroupResponse.protocolName');
+  flexible
+    ? writer.writeCompactString(message.leader, 'JoinGroupResponse.leader')
+    : writer.writeString(message.leader, 'JoinGroupResponse.leader');
   if (version >= 9) {
     writer.writeBoolean(message.skipAssignment, 'JoinGroupResponse.skipAssignment');
   } else if (message.skipAssignment) {
     throw writer.unsupportedField('JoinGroupResponse.skipAssignment');
   }
-  (flexible ? writer.writeCompactString(message.memberId, 'JoinGroupResponse.memberId') : writer.writeString(message.memberId, 'JoinGroupResponse.memberId'));
-  (flexible ? writer.writeCompactArrayLength(message.members, 'JoinGroupResponse.members') : writer.writeArrayLength(message.members, 'JoinGroupResponse.members'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'JoinGroupResponse.memberId')
+    : writer.writeString(message.memberId, 'JoinGroupResponse.memberId');
+  flexible
+    ? writer.writeCompactArrayLength(message.members, 'JoinGroupResponse.members')
+    : writer.writeArrayLength(message.members, 'JoinGroupResponse.members');
   for (const item of message.members) encodeJoinGroupResponseMember(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'JoinGroupResponse.unknownTags');
@@ -93,7 +139,9 @@ export interface JoinGroupResponseMember {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createJoinGroupResponseMember(fields: Partial<JoinGroupResponseMember> = {}): JoinGroupResponseMember {
+export function createJoinGroupResponseMember(
+  fields: Partial<JoinGroupResponseMember> = {},
+): JoinGroupResponseMember {
   return {
     memberId: fields.memberId ?? '',
     groupInstanceId: fields.groupInstanceId ?? null,
@@ -102,12 +150,26 @@ export function createJoinGroupResponseMember(fields: Partial<JoinGroupResponseM
   };
 }
 
-export function decodeJoinGroupResponseMember(reader: Reader, version: number): JoinGroupResponseMember {
+export function decodeJoinGroupResponseMember(
+  reader: Reader,
+  version: number,
+): JoinGroupResponseMember {
   const flexible = version >= 6;
-  const memberId: string = (flexible ? reader.readCompactString('JoinGroupResponseMember.memberId') : reader.readString('JoinGroupResponseMember.memberId'));
-  const groupInstanceId: string | null = version >= 5 ? (flexible ? reader.readCompactNullableString('JoinGroupResponseMember.groupInstanceId') : reader.readNullableString('JoinGroupResponseMember.groupInstanceId')) : null;
-  const metadata: Buffer = (flexible ? reader.readCompactBytes('JoinGroupResponseMember.metadata') : reader.readBytes('JoinGroupResponseMember.metadata'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('JoinGroupResponseMember') : undefined;
+  const memberId: string = flexible
+    ? reader.readCompactString('JoinGroupResponseMember.memberId')
+    : reader.readString('JoinGroupResponseMember.memberId');
+  const groupInstanceId: string | null =
+    version >= 5
+      ? flexible
+        ? reader.readCompactNullableString('JoinGroupResponseMember.groupInstanceId')
+        : reader.readNullableString('JoinGroupResponseMember.groupInstanceId')
+      : null;
+  const metadata: Buffer = flexible
+    ? reader.readCompactBytes('JoinGroupResponseMember.metadata')
+    : reader.readBytes('JoinGroupResponseMember.metadata');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('JoinGroupResponseMember')
+    : undefined;
   return { memberId, groupInstanceId, metadata, unknownTags };
 }
 
@@ -117,11 +179,23 @@ export function encodeJoinGroupResponseMember(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.memberId, 'JoinGroupResponseMember.memberId') : writer.writeString(message.memberId, 'JoinGroupResponseMember.memberId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'JoinGroupResponseMember.memberId')
+    : writer.writeString(message.memberId, 'JoinGroupResponseMember.memberId');
   if (version >= 5) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'JoinGroupResponseMember.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'JoinGroupResponseMember.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'JoinGroupResponseMember.groupInstanceId',
+        )
+      : writer.writeNullableString(
+          message.groupInstanceId,
+          'JoinGroupResponseMember.groupInstanceId',
+        );
   }
-  (flexible ? writer.writeCompactBytes(message.metadata, 'JoinGroupResponseMember.metadata') : writer.writeBytes(message.metadata, 'JoinGroupResponseMember.metadata'));
+  flexible
+    ? writer.writeCompactBytes(message.metadata, 'JoinGroupResponseMember.metadata')
+    : writer.writeBytes(message.metadata, 'JoinGroupResponseMember.metadata');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'JoinGroupResponseMember.unknownTags');
   } else {

@@ -14,7 +14,9 @@ export interface KRaftVersionRecord {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createKRaftVersionRecord(fields: Partial<KRaftVersionRecord> = {}): KRaftVersionRecord {
+export function createKRaftVersionRecord(
+  fields: Partial<KRaftVersionRecord> = {},
+): KRaftVersionRecord {
   return {
     version: fields.version ?? 0,
     kRaftVersion: fields.kRaftVersion ?? 0,

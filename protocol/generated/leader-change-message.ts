@@ -17,7 +17,9 @@ export interface LeaderChangeMessage {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createLeaderChangeMessage(fields: Partial<LeaderChangeMessage> = {}): LeaderChangeMessage {
+export function createLeaderChangeMessage(
+  fields: Partial<LeaderChangeMessage> = {},
+): LeaderChangeMessage {
   return {
     version: fields.version ?? 0,
     leaderId: fields.leaderId ?? 0,
@@ -31,10 +33,19 @@ export function decodeLeaderChangeMessage(reader: Reader, version: number): Lead
   reader.beginMessage('LeaderChangeMessage', version, 0, 1);
   const versionValue: number = reader.readInt16('LeaderChangeMessage.version');
   const leaderId: number = reader.readInt32('LeaderChangeMessage.leaderId');
+  const votersCount = reader.readCompactArrayLength(5, 'LeaderChangeMessage.voters');
   const voters: Voter[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'LeaderChangeMessage.voters'); count > 0; count--) voters.push(decodeVoter(reader, version));
+  for (let left = votersCount; left > 0; left--) {
+    voters.push(decodeVoter(reader, version));
+  }
+  const grantingVotersCount = reader.readCompactArrayLength(
+    5,
+    'LeaderChangeMessage.grantingVoters',
+  );
   const grantingVoters: Voter[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'LeaderChangeMessage.grantingVoters'); count > 0; count--) grantingVoters.push(decodeVoter(reader, version));
+  for (let left = grantingVotersCount; left > 0; left--) {
+    grantingVoters.push(decodeVoter(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('LeaderChangeMessage');
   return { version: versionValue, leaderId, voters, grantingVoters, unknownTags };
 }
@@ -71,16 +82,13 @@ export function createVoter(fields: Partial<Voter> = {}): Voter {
 
 export function decodeVoter(reader: Reader, version: number): Voter {
   const voterId: number = reader.readInt32('Voter.voterId');
-  const voterDirectoryId: string = version >= 1 ? reader.readUuid('Voter.voterDirectoryId') : zeroUuid;
+  const voterDirectoryId: string =
+    version >= 1 ? reader.readUuid('Voter.voterDirectoryId') : zeroUuid;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Voter');
   return { voterId, voterDirectoryId, unknownTags };
 }
 
-export function encodeVoter(
-  writer: Writer,
-  message: Voter,
-  version: number,
-): void {
+export function encodeVoter(writer: Writer, message: Voter, version: number): void {
   writer.writeInt32(message.voterId, 'Voter.voterId');
   if (version >= 1) {
     writer.writeUuid(message.voterDirectoryId, 'Voter.voterDirectoryId');

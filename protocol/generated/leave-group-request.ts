@@ -15,7 +15,9 @@ export interface LeaveGroupRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createLeaveGroupRequest(fields: Partial<LeaveGroupRequest> = {}): LeaveGroupRequest {
+export function createLeaveGroupRequest(
+  fields: Partial<LeaveGroupRequest> = {},
+): LeaveGroupRequest {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? '',
@@ -27,11 +29,23 @@ export function createLeaveGroupRequest(fields: Partial<LeaveGroupRequest> = {})
 export function decodeLeaveGroupRequest(reader: Reader, version: number): LeaveGroupRequest {
   reader.beginMessage('LeaveGroupRequest', version, 0, 5);
   const flexible = version >= 4;
-  const groupId: string = (flexible ? reader.readCompactString('LeaveGroupRequest.groupId') : reader.readString('LeaveGroupRequest.groupId'));
+  const groupId: string = flexible
+    ? reader.readCompactString('LeaveGroupRequest.groupId')
+    : reader.readString('LeaveGroupRequest.groupId');
   const memberId: string = version <= 2 ? reader.readString('LeaveGroupRequest.memberId') : '';
+  const membersCount =
+    version >= 3
+      ? flexible
+        ? reader.readCompactArrayLength(3, 'LeaveGroupRequest.members')
+        : reader.readArrayLength(3, 'LeaveGroupRequest.members')
+      : 0;
   const members: MemberIdentity[] = [];
-  for (let count = version >= 3 ? (flexible ? reader.readCompactArrayLength(3, 'LeaveGroupRequest.members') : reader.readArrayLength(3, 'LeaveGroupRequest.members')) : 0; count > 0; count--) members.push(decodeMemberIdentity(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('LeaveGroupRequest') : undefined;
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeMemberIdentity(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('LeaveGroupRequest')
+    : undefined;
   return { groupId, memberId, members, unknownTags };
 }
 
@@ -42,14 +56,18 @@ export function encodeLeaveGroupRequest(
 ): void {
   writer.beginMessage('LeaveGroupRequest', version, 0, 5);
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.groupId, 'LeaveGroupRequest.groupId') : writer.writeString(message.groupId, 'LeaveGroupRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'LeaveGroupRequest.groupId')
+    : writer.writeString(message.groupId, 'LeaveGroupRequest.groupId');
   if (version <= 2) {
     writer.writeString(message.memberId, 'LeaveGroupRequest.memberId');
   } else if (message.memberId !== '') {
     throw writer.unsupportedField('LeaveGroupRequest.memberId');
   }
   if (version >= 3) {
-    (flexible ? writer.writeCompactArrayLength(message.members, 'LeaveGroupRequest.members') : writer.writeArrayLength(message.members, 'LeaveGroupRequest.members'));
+    flexible
+      ? writer.writeCompactArrayLength(message.members, 'LeaveGroupRequest.members')
+      : writer.writeArrayLength(message.members, 'LeaveGroupRequest.members');
     for (const item of message.members) encodeMemberIdentity(writer, item, version);
   } else if (message.members.length !== 0) {
     throw writer.unsupportedField('LeaveGroupRequest.members');
@@ -80,10 +98,17 @@ export function createMemberIdentity(fields: Partial<MemberIdentity> = {}): Memb
 
 export function decodeMemberIdentity(reader: Reader, version: number): MemberIdentity {
   const flexible = version >= 4;
-  const memberId: string = (flexible ? reader.readCompactString('MemberIdentity.memberId') : reader.readString('MemberIdentity.memberId'));
-  const groupInstanceId: string | null = (flexible ? reader.readCompactNullableString('MemberIdentity.groupInstanceId') : reader.readNullableString('MemberIdentity.groupInstanceId'));
-  const reason: string | null = version >= 5 ? reader.readCompactNullableString('MemberIdentity.reason') : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MemberIdentity') : undefined;
+  const memberId: string = flexible
+    ? reader.readCompactString('MemberIdentity.memberId')
+    : reader.readString('MemberIdentity.memberId');
+  const groupInstanceId: string | null = flexible
+    ? reader.readCompactNullableString('MemberIdentity.groupInstanceId')
+    : reader.readNullableString('MemberIdentity.groupInstanceId');
+  const reason: string | null =
+    version >= 5 ? reader.readCompactNullableString('MemberIdentity.reason') : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MemberIdentity')
+    : undefined;
   return { memberId, groupInstanceId, reason, unknownTags };
 }
 
@@ -93,8 +118,12 @@ export function encodeMemberIdentity(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.memberId, 'MemberIdentity.memberId') : writer.writeString(message.memberId, 'MemberIdentity.memberId'));
-  (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'MemberIdentity.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'MemberIdentity.groupInstanceId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'MemberIdentity.memberId')
+    : writer.writeString(message.memberId, 'MemberIdentity.memberId');
+  flexible
+    ? writer.writeCompactNullableString(message.groupInstanceId, 'MemberIdentity.groupInstanceId')
+    : writer.writeNullableString(message.groupInstanceId, 'MemberIdentity.groupInstanceId');
   if (version >= 5) {
     writer.writeCompactNullableString(message.reason, 'MemberIdentity.reason');
   }

@@ -15,7 +15,9 @@ export interface LeaveGroupResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createLeaveGroupResponse(fields: Partial<LeaveGroupResponse> = {}): LeaveGroupResponse {
+export function createLeaveGroupResponse(
+  fields: Partial<LeaveGroupResponse> = {},
+): LeaveGroupResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -27,11 +29,22 @@ export function createLeaveGroupResponse(fields: Partial<LeaveGroupResponse> = {
 export function decodeLeaveGroupResponse(reader: Reader, version: number): LeaveGroupResponse {
   reader.beginMessage('LeaveGroupResponse', version, 0, 5);
   const flexible = version >= 4;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('LeaveGroupResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('LeaveGroupResponse.throttleTimeMs') : 0;
   const errorCode: number = reader.readInt16('LeaveGroupResponse.errorCode');
+  const membersCount =
+    version >= 3
+      ? flexible
+        ? reader.readCompactArrayLength(5, 'LeaveGroupResponse.members')
+        : reader.readArrayLength(5, 'LeaveGroupResponse.members')
+      : 0;
   const members: MemberResponse[] = [];
-  for (let count = version >= 3 ? (flexible ? reader.readCompactArrayLength(5, 'LeaveGroupResponse.members') : reader.readArrayLength(5, 'LeaveGroupResponse.members')) : 0; count > 0; count--) members.push(decodeMemberResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('LeaveGroupResponse') : undefined;
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeMemberResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('LeaveGroupResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, members, unknownTags };
 }
 
@@ -47,7 +60,9 @@ export function encodeLeaveGroupResponse(
   }
   writer.writeInt16(message.errorCode, 'LeaveGroupResponse.errorCode');
   if (version >= 3) {
-    (flexible ? writer.writeCompactArrayLength(message.members, 'LeaveGroupResponse.members') : writer.writeArrayLength(message.members, 'LeaveGroupResponse.members'));
+    flexible
+      ? writer.writeCompactArrayLength(message.members, 'LeaveGroupResponse.members')
+      : writer.writeArrayLength(message.members, 'LeaveGroupResponse.members');
     for (const item of message.members) encodeMemberResponse(writer, item, version);
   } else if (message.members.length !== 0) {
     throw writer.unsupportedField('LeaveGroupResponse.members');
@@ -78,10 +93,16 @@ export function createMemberResponse(fields: Partial<MemberResponse> = {}): Memb
 
 export function decodeMemberResponse(reader: Reader, version: number): MemberResponse {
   const flexible = version >= 4;
-  const memberId: string = (flexible ? reader.readCompactString('MemberResponse.memberId') : reader.readString('MemberResponse.memberId'));
-  const groupInstanceId: string | null = (flexible ? reader.readCompactNullableString('MemberResponse.groupInstanceId') : reader.readNullableString('MemberResponse.groupInstanceId'));
+  const memberId: string = flexible
+    ? reader.readCompactString('MemberResponse.memberId')
+    : reader.readString('MemberResponse.memberId');
+  const groupInstanceId: string | null = flexible
+    ? reader.readCompactNullableString('MemberResponse.groupInstanceId')
+    : reader.readNullableString('MemberResponse.groupInstanceId');
   const errorCode: number = reader.readInt16('MemberResponse.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MemberResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MemberResponse')
+    : undefined;
   return { memberId, groupInstanceId, errorCode, unknownTags };
 }
 
@@ -91,8 +112,12 @@ export function encodeMemberResponse(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.memberId, 'MemberResponse.memberId') : writer.writeString(message.memberId, 'MemberResponse.memberId'));
-  (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'MemberResponse.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'MemberResponse.groupInstanceId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'MemberResponse.memberId')
+    : writer.writeString(message.memberId, 'MemberResponse.memberId');
+  flexible
+    ? writer.writeCompactNullableString(message.groupInstanceId, 'MemberResponse.groupInstanceId')
+    : writer.writeNullableString(message.groupInstanceId, 'MemberResponse.groupInstanceId');
   writer.writeInt16(message.errorCode, 'MemberResponse.errorCode');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'MemberResponse.unknownTags');

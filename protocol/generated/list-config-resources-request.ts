@@ -13,17 +13,26 @@ export interface ListConfigResourcesRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListConfigResourcesRequest(fields: Partial<ListConfigResourcesRequest> = {}): ListConfigResourcesRequest {
+export function createListConfigResourcesRequest(
+  fields: Partial<ListConfigResourcesRequest> = {},
+): ListConfigResourcesRequest {
   return {
     resourceTypes: fields.resourceTypes ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeListConfigResourcesRequest(reader: Reader, version: number): ListConfigResourcesRequest {
+export function decodeListConfigResourcesRequest(
+  reader: Reader,
+  version: number,
+): ListConfigResourcesRequest {
   reader.beginMessage('ListConfigResourcesRequest', version, 0, 1);
+  const resourceTypesCount =
+    version >= 1 ? reader.readCompactArrayLength(1, 'ListConfigResourcesRequest.resourceTypes') : 0;
   const resourceTypes: number[] = [];
-  for (let count = version >= 1 ? reader.readCompactArrayLength(1, 'ListConfigResourcesRequest.resourceTypes') : 0; count > 0; count--) resourceTypes.push(reader.readInt8('ListConfigResourcesRequest.resourceTypes'));
+  for (let left = resourceTypesCount; left > 0; left--) {
+    resourceTypes.push(reader.readInt8('ListConfigResourcesRequest.resourceTypes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListConfigResourcesRequest');
   return { resourceTypes, unknownTags };
 }
@@ -35,8 +44,12 @@ export function encodeListConfigResourcesRequest(
 ): void {
   writer.beginMessage('ListConfigResourcesRequest', version, 0, 1);
   if (version >= 1) {
-    writer.writeCompactArrayLength(message.resourceTypes, 'ListConfigResourcesRequest.resourceTypes');
-    for (const item of message.resourceTypes) writer.writeInt8(item, 'ListConfigResourcesRequest.resourceTypes');
+    writer.writeCompactArrayLength(
+      message.resourceTypes,
+      'ListConfigResourcesRequest.resourceTypes',
+    );
+    for (const item of message.resourceTypes)
+      writer.writeInt8(item, 'ListConfigResourcesRequest.resourceTypes');
   } else if (message.resourceTypes.length !== 0) {
     throw writer.unsupportedField('ListConfigResourcesRequest.resourceTypes');
   }

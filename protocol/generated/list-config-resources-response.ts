@@ -15,7 +15,9 @@ export interface ListConfigResourcesResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListConfigResourcesResponse(fields: Partial<ListConfigResourcesResponse> = {}): ListConfigResourcesResponse {
+export function createListConfigResourcesResponse(
+  fields: Partial<ListConfigResourcesResponse> = {},
+): ListConfigResourcesResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,12 +26,21 @@ export function createListConfigResourcesResponse(fields: Partial<ListConfigReso
   };
 }
 
-export function decodeListConfigResourcesResponse(reader: Reader, version: number): ListConfigResourcesResponse {
+export function decodeListConfigResourcesResponse(
+  reader: Reader,
+  version: number,
+): ListConfigResourcesResponse {
   reader.beginMessage('ListConfigResourcesResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('ListConfigResourcesResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ListConfigResourcesResponse.errorCode');
+  const configResourcesCount = reader.readCompactArrayLength(
+    2,
+    'ListConfigResourcesResponse.configResources',
+  );
   const configResources: ConfigResource[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'ListConfigResourcesResponse.configResources'); count > 0; count--) configResources.push(decodeConfigResource(reader, version));
+  for (let left = configResourcesCount; left > 0; left--) {
+    configResources.push(decodeConfigResource(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListConfigResourcesResponse');
   return { throttleTimeMs, errorCode, configResources, unknownTags };
 }
@@ -42,7 +53,10 @@ export function encodeListConfigResourcesResponse(
   writer.beginMessage('ListConfigResourcesResponse', version, 0, 1);
   writer.writeInt32(message.throttleTimeMs, 'ListConfigResourcesResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ListConfigResourcesResponse.errorCode');
-  writer.writeCompactArrayLength(message.configResources, 'ListConfigResourcesResponse.configResources');
+  writer.writeCompactArrayLength(
+    message.configResources,
+    'ListConfigResourcesResponse.configResources',
+  );
   for (const item of message.configResources) encodeConfigResource(writer, item, version);
   writer.writeTags(message.unknownTags, 'ListConfigResourcesResponse.unknownTags');
 }

@@ -14,7 +14,9 @@ export interface ListGroupsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListGroupsRequest(fields: Partial<ListGroupsRequest> = {}): ListGroupsRequest {
+export function createListGroupsRequest(
+  fields: Partial<ListGroupsRequest> = {},
+): ListGroupsRequest {
   return {
     statesFilter: fields.statesFilter ?? [],
     typesFilter: fields.typesFilter ?? [],
@@ -25,11 +27,21 @@ export function createListGroupsRequest(fields: Partial<ListGroupsRequest> = {})
 export function decodeListGroupsRequest(reader: Reader, version: number): ListGroupsRequest {
   reader.beginMessage('ListGroupsRequest', version, 0, 5);
   const flexible = version >= 3;
+  const statesFilterCount =
+    version >= 4 ? reader.readCompactArrayLength(1, 'ListGroupsRequest.statesFilter') : 0;
   const statesFilter: string[] = [];
-  for (let count = version >= 4 ? reader.readCompactArrayLength(1, 'ListGroupsRequest.statesFilter') : 0; count > 0; count--) statesFilter.push(reader.readCompactString('ListGroupsRequest.statesFilter'));
+  for (let left = statesFilterCount; left > 0; left--) {
+    statesFilter.push(reader.readCompactString('ListGroupsRequest.statesFilter'));
+  }
+  const typesFilterCount =
+    version >= 5 ? reader.readCompactArrayLength(1, 'ListGroupsRequest.typesFilter') : 0;
   const typesFilter: string[] = [];
-  for (let count = version >= 5 ? reader.readCompactArrayLength(1, 'ListGroupsRequest.typesFilter') : 0; count > 0; count--) typesFilter.push(reader.readCompactString('ListGroupsRequest.typesFilter'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListGroupsRequest') : undefined;
+  for (let left = typesFilterCount; left > 0; left--) {
+    typesFilter.push(reader.readCompactString('ListGroupsRequest.typesFilter'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListGroupsRequest')
+    : undefined;
   return { statesFilter, typesFilter, unknownTags };
 }
 
@@ -42,13 +54,15 @@ export function encodeListGroupsRequest(
   const flexible = version >= 3;
   if (version >= 4) {
     writer.writeCompactArrayLength(message.statesFilter, 'ListGroupsRequest.statesFilter');
-    for (const item of message.statesFilter) writer.writeCompactString(item, 'ListGroupsRequest.statesFilter');
+    for (const item of message.statesFilter)
+      writer.writeCompactString(item, 'ListGroupsRequest.statesFilter');
   } else if (message.statesFilter.length !== 0) {
     throw writer.unsupportedField('ListGroupsRequest.statesFilter');
   }
   if (version >= 5) {
     writer.writeCompactArrayLength(message.typesFilter, 'ListGroupsRequest.typesFilter');
-    for (const item of message.typesFilter) writer.writeCompactString(item, 'ListGroupsRequest.typesFilter');
+    for (const item of message.typesFilter)
+      writer.writeCompactString(item, 'ListGroupsRequest.typesFilter');
   } else if (message.typesFilter.length !== 0) {
     throw writer.unsupportedField('ListGroupsRequest.typesFilter');
   }

@@ -15,7 +15,9 @@ export interface ListGroupsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListGroupsResponse(fields: Partial<ListGroupsResponse> = {}): ListGroupsResponse {
+export function createListGroupsResponse(
+  fields: Partial<ListGroupsResponse> = {},
+): ListGroupsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -27,11 +29,19 @@ export function createListGroupsResponse(fields: Partial<ListGroupsResponse> = {
 export function decodeListGroupsResponse(reader: Reader, version: number): ListGroupsResponse {
   reader.beginMessage('ListGroupsResponse', version, 0, 5);
   const flexible = version >= 3;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('ListGroupsResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('ListGroupsResponse.throttleTimeMs') : 0;
   const errorCode: number = reader.readInt16('ListGroupsResponse.errorCode');
+  const groupsCount = flexible
+    ? reader.readCompactArrayLength(3, 'ListGroupsResponse.groups')
+    : reader.readArrayLength(3, 'ListGroupsResponse.groups');
   const groups: ListedGroup[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ListGroupsResponse.groups') : reader.readArrayLength(3, 'ListGroupsResponse.groups')); count > 0; count--) groups.push(decodeListedGroup(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListGroupsResponse') : undefined;
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeListedGroup(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListGroupsResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, groups, unknownTags };
 }
 
@@ -46,7 +56,9 @@ export function encodeListGroupsResponse(
     writer.writeInt32(message.throttleTimeMs, 'ListGroupsResponse.throttleTimeMs');
   }
   writer.writeInt16(message.errorCode, 'ListGroupsResponse.errorCode');
-  (flexible ? writer.writeCompactArrayLength(message.groups, 'ListGroupsResponse.groups') : writer.writeArrayLength(message.groups, 'ListGroupsResponse.groups'));
+  flexible
+    ? writer.writeCompactArrayLength(message.groups, 'ListGroupsResponse.groups')
+    : writer.writeArrayLength(message.groups, 'ListGroupsResponse.groups');
   for (const item of message.groups) encodeListedGroup(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ListGroupsResponse.unknownTags');
@@ -76,22 +88,28 @@ export function createListedGroup(fields: Partial<ListedGroup> = {}): ListedGrou
 
 export function decodeListedGroup(reader: Reader, version: number): ListedGroup {
   const flexible = version >= 3;
-  const groupId: string = (flexible ? reader.readCompactString('ListedGroup.groupId') : reader.readString('ListedGroup.groupId'));
-  const protocolType: string = (flexible ? reader.readCompactString('ListedGroup.protocolType') : reader.readString('ListedGroup.protocolType'));
+  const groupId: string = flexible
+    ? reader.readCompactString('ListedGroup.groupId')
+    : reader.readString('ListedGroup.groupId');
+  const protocolType: string = flexible
+    ? reader.readCompactString('ListedGroup.protocolType')
+    : reader.readString('ListedGroup.protocolType');
   const groupState: string = version >= 4 ? reader.readCompactString('ListedGroup.groupState') : '';
   const groupType: string = version >= 5 ? reader.readCompactString('ListedGroup.groupType') : '';
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListedGroup') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListedGroup')
+    : undefined;
   return { groupId, protocolType, groupState, groupType, unknownTags };
 }
 
-export function encodeListedGroup(
-  writer: Writer,
-  message: ListedGroup,
-  version: number,
-): void {
+export function encodeListedGroup(writer: Writer, message: ListedGroup, version: number): void {
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.groupId, 'ListedGroup.groupId') : writer.writeString(message.groupId, 'ListedGroup.groupId'));
-  (flexible ? writer.writeCompactString(message.protocolType, 'ListedGroup.protocolType') : writer.writeString(message.protocolType, 'ListedGroup.protocolType'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'ListedGroup.groupId')
+    : writer.writeString(message.groupId, 'ListedGroup.groupId');
+  flexible
+    ? writer.writeCompactString(message.protocolType, 'ListedGroup.protocolType')
+    : writer.writeString(message.protocolType, 'ListedGroup.protocolType');
   if (version >= 4) {
     writer.writeCompactString(message.groupState, 'ListedGroup.groupState');
   }

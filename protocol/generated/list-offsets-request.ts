@@ -16,7 +16,9 @@ export interface ListOffsetsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListOffsetsRequest(fields: Partial<ListOffsetsRequest> = {}): ListOffsetsRequest {
+export function createListOffsetsRequest(
+  fields: Partial<ListOffsetsRequest> = {},
+): ListOffsetsRequest {
   return {
     replicaId: fields.replicaId ?? 0,
     isolationLevel: fields.isolationLevel ?? 0,
@@ -30,11 +32,19 @@ export function decodeListOffsetsRequest(reader: Reader, version: number): ListO
   reader.beginMessage('ListOffsetsRequest', version, 1, 11);
   const flexible = version >= 6;
   const replicaId: number = reader.readInt32('ListOffsetsRequest.replicaId');
-  const isolationLevel: number = version >= 2 ? reader.readInt8('ListOffsetsRequest.isolationLevel') : 0;
+  const isolationLevel: number =
+    version >= 2 ? reader.readInt8('ListOffsetsRequest.isolationLevel') : 0;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'ListOffsetsRequest.topics')
+    : reader.readArrayLength(3, 'ListOffsetsRequest.topics');
   const topics: ListOffsetsTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ListOffsetsRequest.topics') : reader.readArrayLength(3, 'ListOffsetsRequest.topics')); count > 0; count--) topics.push(decodeListOffsetsTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeListOffsetsTopic(reader, version));
+  }
   const timeoutMs: number = version >= 10 ? reader.readInt32('ListOffsetsRequest.timeoutMs') : 0;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsRequest')
+    : undefined;
   return { replicaId, isolationLevel, topics, timeoutMs, unknownTags };
 }
 
@@ -51,7 +61,9 @@ export function encodeListOffsetsRequest(
   } else if (message.isolationLevel !== 0) {
     throw writer.unsupportedField('ListOffsetsRequest.isolationLevel');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'ListOffsetsRequest.topics') : writer.writeArrayLength(message.topics, 'ListOffsetsRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'ListOffsetsRequest.topics')
+    : writer.writeArrayLength(message.topics, 'ListOffsetsRequest.topics');
   for (const item of message.topics) encodeListOffsetsTopic(writer, item, version);
   if (version >= 10) {
     writer.writeInt32(message.timeoutMs, 'ListOffsetsRequest.timeoutMs');
@@ -80,10 +92,19 @@ export function createListOffsetsTopic(fields: Partial<ListOffsetsTopic> = {}): 
 
 export function decodeListOffsetsTopic(reader: Reader, version: number): ListOffsetsTopic {
   const flexible = version >= 6;
-  const name: string = (flexible ? reader.readCompactString('ListOffsetsTopic.name') : reader.readString('ListOffsetsTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('ListOffsetsTopic.name')
+    : reader.readString('ListOffsetsTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(12, 'ListOffsetsTopic.partitions')
+    : reader.readArrayLength(12, 'ListOffsetsTopic.partitions');
   const partitions: ListOffsetsPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(12, 'ListOffsetsTopic.partitions') : reader.readArrayLength(12, 'ListOffsetsTopic.partitions')); count > 0; count--) partitions.push(decodeListOffsetsPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeListOffsetsPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -93,8 +114,12 @@ export function encodeListOffsetsTopic(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.name, 'ListOffsetsTopic.name') : writer.writeString(message.name, 'ListOffsetsTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'ListOffsetsTopic.partitions') : writer.writeArrayLength(message.partitions, 'ListOffsetsTopic.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'ListOffsetsTopic.name')
+    : writer.writeString(message.name, 'ListOffsetsTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'ListOffsetsTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'ListOffsetsTopic.partitions');
   for (const item of message.partitions) encodeListOffsetsPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ListOffsetsTopic.unknownTags');
@@ -111,7 +136,9 @@ export interface ListOffsetsPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListOffsetsPartition(fields: Partial<ListOffsetsPartition> = {}): ListOffsetsPartition {
+export function createListOffsetsPartition(
+  fields: Partial<ListOffsetsPartition> = {},
+): ListOffsetsPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     currentLeaderEpoch: fields.currentLeaderEpoch ?? -1,
@@ -123,9 +150,12 @@ export function createListOffsetsPartition(fields: Partial<ListOffsetsPartition>
 export function decodeListOffsetsPartition(reader: Reader, version: number): ListOffsetsPartition {
   const flexible = version >= 6;
   const partitionIndex: number = reader.readInt32('ListOffsetsPartition.partitionIndex');
-  const currentLeaderEpoch: number = version >= 4 ? reader.readInt32('ListOffsetsPartition.currentLeaderEpoch') : -1;
+  const currentLeaderEpoch: number =
+    version >= 4 ? reader.readInt32('ListOffsetsPartition.currentLeaderEpoch') : -1;
   const timestamp: bigint = reader.readInt64('ListOffsetsPartition.timestamp');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsPartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsPartition')
+    : undefined;
   return { partitionIndex, currentLeaderEpoch, timestamp, unknownTags };
 }
 

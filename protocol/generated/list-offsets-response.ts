@@ -14,7 +14,9 @@ export interface ListOffsetsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListOffsetsResponse(fields: Partial<ListOffsetsResponse> = {}): ListOffsetsResponse {
+export function createListOffsetsResponse(
+  fields: Partial<ListOffsetsResponse> = {},
+): ListOffsetsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -25,10 +27,18 @@ export function createListOffsetsResponse(fields: Partial<ListOffsetsResponse> =
 export function decodeListOffsetsResponse(reader: Reader, version: number): ListOffsetsResponse {
   reader.beginMessage('ListOffsetsResponse', version, 1, 11);
   const flexible = version >= 6;
-  const throttleTimeMs: number = version >= 2 ? reader.readInt32('ListOffsetsResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 2 ? reader.readInt32('ListOffsetsResponse.throttleTimeMs') : 0;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'ListOffsetsResponse.topics')
+    : reader.readArrayLength(3, 'ListOffsetsResponse.topics');
   const topics: ListOffsetsTopicResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ListOffsetsResponse.topics') : reader.readArrayLength(3, 'ListOffsetsResponse.topics')); count > 0; count--) topics.push(decodeListOffsetsTopicResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeListOffsetsTopicResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -42,7 +52,9 @@ export function encodeListOffsetsResponse(
   if (version >= 2) {
     writer.writeInt32(message.throttleTimeMs, 'ListOffsetsResponse.throttleTimeMs');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'ListOffsetsResponse.topics') : writer.writeArrayLength(message.topics, 'ListOffsetsResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'ListOffsetsResponse.topics')
+    : writer.writeArrayLength(message.topics, 'ListOffsetsResponse.topics');
   for (const item of message.topics) encodeListOffsetsTopicResponse(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ListOffsetsResponse.unknownTags');
@@ -58,7 +70,9 @@ export interface ListOffsetsTopicResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListOffsetsTopicResponse(fields: Partial<ListOffsetsTopicResponse> = {}): ListOffsetsTopicResponse {
+export function createListOffsetsTopicResponse(
+  fields: Partial<ListOffsetsTopicResponse> = {},
+): ListOffsetsTopicResponse {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -66,12 +80,24 @@ export function createListOffsetsTopicResponse(fields: Partial<ListOffsetsTopicR
   };
 }
 
-export function decodeListOffsetsTopicResponse(reader: Reader, version: number): ListOffsetsTopicResponse {
+export function decodeListOffsetsTopicResponse(
+  reader: Reader,
+  version: number,
+): ListOffsetsTopicResponse {
   const flexible = version >= 6;
-  const name: string = (flexible ? reader.readCompactString('ListOffsetsTopicResponse.name') : reader.readString('ListOffsetsTopicResponse.name'));
+  const name: string = flexible
+    ? reader.readCompactString('ListOffsetsTopicResponse.name')
+    : reader.readString('ListOffsetsTopicResponse.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(22, 'ListOffsetsTopicResponse.partitions')
+    : reader.readArrayLength(22, 'ListOffsetsTopicResponse.partitions');
   const partitions: ListOffsetsPartitionResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(22, 'ListOffsetsTopicResponse.partitions') : reader.readArrayLength(22, 'ListOffsetsTopicResponse.partitions')); count > 0; count--) partitions.push(decodeListOffsetsPartitionResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsTopicResponse') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeListOffsetsPartitionResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsTopicResponse')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -81,8 +107,12 @@ export function encodeListOffsetsTopicResponse(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.name, 'ListOffsetsTopicResponse.name') : writer.writeString(message.name, 'ListOffsetsTopicResponse.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'ListOffsetsTopicResponse.partitions') : writer.writeArrayLength(message.partitions, 'ListOffsetsTopicResponse.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'ListOffsetsTopicResponse.name')
+    : writer.writeString(message.name, 'ListOffsetsTopicResponse.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'ListOffsetsTopicResponse.partitions')
+    : writer.writeArrayLength(message.partitions, 'ListOffsetsTopicResponse.partitions');
   for (const item of message.partitions) encodeListOffsetsPartitionResponse(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ListOffsetsTopicResponse.unknownTags');
@@ -101,7 +131,9 @@ export interface ListOffsetsPartitionResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListOffsetsPartitionResponse(fields: Partial<ListOffsetsPartitionResponse> = {}): ListOffsetsPartitionResponse {
+export function createListOffsetsPartitionResponse(
+  fields: Partial<ListOffsetsPartitionResponse> = {},
+): ListOffsetsPartitionResponse {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -112,14 +144,20 @@ export function createListOffsetsPartitionResponse(fields: Partial<ListOffsetsPa
   };
 }
 
-export function decodeListOffsetsPartitionResponse(reader: Reader, version: number): ListOffsetsPartitionResponse {
+export function decodeListOffsetsPartitionResponse(
+  reader: Reader,
+  version: number,
+): ListOffsetsPartitionResponse {
   const flexible = version >= 6;
   const partitionIndex: number = reader.readInt32('ListOffsetsPartitionResponse.partitionIndex');
   const errorCode: number = reader.readInt16('ListOffsetsPartitionResponse.errorCode');
   const timestamp: bigint = reader.readInt64('ListOffsetsPartitionResponse.timestamp');
   const offset: bigint = reader.readInt64('ListOffsetsPartitionResponse.offset');
-  const leaderEpoch: number = version >= 4 ? reader.readInt32('ListOffsetsPartitionResponse.leaderEpoch') : -1;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ListOffsetsPartitionResponse') : undefined;
+  const leaderEpoch: number =
+    version >= 4 ? reader.readInt32('ListOffsetsPartitionResponse.leaderEpoch') : -1;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ListOffsetsPartitionResponse')
+    : undefined;
   return { partitionIndex, errorCode, timestamp, offset, leaderEpoch, unknownTags };
 }
 

@@ -14,7 +14,9 @@ export interface ListPartitionReassignmentsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListPartitionReassignmentsRequest(fields: Partial<ListPartitionReassignmentsRequest> = {}): ListPartitionReassignmentsRequest {
+export function createListPartitionReassignmentsRequest(
+  fields: Partial<ListPartitionReassignmentsRequest> = {},
+): ListPartitionReassignmentsRequest {
   return {
     timeoutMs: fields.timeoutMs ?? 60000,
     topics: fields.topics ?? null,
@@ -22,13 +24,23 @@ export function createListPartitionReassignmentsRequest(fields: Partial<ListPart
   };
 }
 
-export function decodeListPartitionReassignmentsRequest(reader: Reader, version: number): ListPartitionReassignmentsRequest {
+export function decodeListPartitionReassignmentsRequest(
+  reader: Reader,
+  version: number,
+): ListPartitionReassignmentsRequest {
   reader.beginMessage('ListPartitionReassignmentsRequest', version, 0, 0);
   const timeoutMs: number = reader.readInt32('ListPartitionReassignmentsRequest.timeoutMs');
-  const topicsCount = reader.readCompactNullableArrayLength(3, 'ListPartitionReassignmentsRequest.topics');
+  const topicsCount = reader.readCompactNullableArrayLength(
+    3,
+    'ListPartitionReassignmentsRequest.topics',
+  );
   const topics: ListPartitionReassignmentsTopics[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeListPartitionReassignmentsTopics(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListPartitionReassignmentsRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeListPartitionReassignmentsTopics(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ListPartitionReassignmentsRequest',
+  );
   return { timeoutMs, topics, unknownTags };
 }
 
@@ -39,8 +51,12 @@ export function encodeListPartitionReassignmentsRequest(
 ): void {
   writer.beginMessage('ListPartitionReassignmentsRequest', version, 0, 0);
   writer.writeInt32(message.timeoutMs, 'ListPartitionReassignmentsRequest.timeoutMs');
-  writer.writeCompactNullableArrayLength(message.topics, 'ListPartitionReassignmentsRequest.topics');
-  for (const item of message.topics ?? []) encodeListPartitionReassignmentsTopics(writer, item, version);
+  writer.writeCompactNullableArrayLength(
+    message.topics,
+    'ListPartitionReassignmentsRequest.topics',
+  );
+  for (const item of message.topics ?? [])
+    encodeListPartitionReassignmentsTopics(writer, item, version);
   writer.writeTags(message.unknownTags, 'ListPartitionReassignmentsRequest.unknownTags');
 }
 
@@ -51,7 +67,9 @@ export interface ListPartitionReassignmentsTopics {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListPartitionReassignmentsTopics(fields: Partial<ListPartitionReassignmentsTopics> = {}): ListPartitionReassignmentsTopics {
+export function createListPartitionReassignmentsTopics(
+  fields: Partial<ListPartitionReassignmentsTopics> = {},
+): ListPartitionReassignmentsTopics {
   return {
     name: fields.name ?? '',
     partitionIndexes: fields.partitionIndexes ?? [],
@@ -59,11 +77,22 @@ export function createListPartitionReassignmentsTopics(fields: Partial<ListParti
   };
 }
 
-export function decodeListPartitionReassignmentsTopics(reader: Reader, _version: number): ListPartitionReassignmentsTopics {
+export function decodeListPartitionReassignmentsTopics(
+  reader: Reader,
+  _version: number,
+): ListPartitionReassignmentsTopics {
   const name: string = reader.readCompactString('ListPartitionReassignmentsTopics.name');
+  const partitionIndexesCount = reader.readCompactArrayLength(
+    4,
+    'ListPartitionReassignmentsTopics.partitionIndexes',
+  );
   const partitionIndexes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'ListPartitionReassignmentsTopics.partitionIndexes'); count > 0; count--) partitionIndexes.push(reader.readInt32('ListPartitionReassignmentsTopics.partitionIndexes'));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListPartitionReassignmentsTopics');
+  for (let left = partitionIndexesCount; left > 0; left--) {
+    partitionIndexes.push(reader.readInt32('ListPartitionReassignmentsTopics.partitionIndexes'));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ListPartitionReassignmentsTopics',
+  );
   return { name, partitionIndexes, unknownTags };
 }
 
@@ -73,19 +102,24 @@ export function encodeListPartitionReassignmentsTopics(
   _version: number,
 ): void {
   writer.writeCompactString(message.name, 'ListPartitionReassignmentsTopics.name');
-  writer.writeCompactArrayLength(message.partitionIndexes, 'ListPartitionReassignmentsTopics.partitionIndexes');
-  for (const item of message.partitionIndexes) writer.writeInt32(item, 'ListPartitionReassignmentsTopics.partitionIndexes');
+  writer.writeCompactArrayLength(
+    message.partitionIndexes,
+    'ListPartitionReassignmentsTopics.partitionIndexes',
+  );
+  for (const item of message.partitionIndexes)
+    writer.writeInt32(item, 'ListPartitionReassignmentsTopics.partitionIndexes');
   writer.writeTags(message.unknownTags, 'ListPartitionReassignmentsTopics.unknownTags');
 }
 
-export const listPartitionReassignmentsRequestCodec: MessageCodec<ListPartitionReassignmentsRequest> = {
-  name: 'ListPartitionReassignmentsRequest',
-  kind: 'request',
-  apiKey: 46,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createListPartitionReassignmentsRequest,
-  decode: decodeListPartitionReassignmentsRequest,
-  encode: encodeListPartitionReassignmentsRequest,
-};
+export const listPartitionReassignmentsRequestCodec: MessageCodec<ListPartitionReassignmentsRequest> =
+  {
+    name: 'ListPartitionReassignmentsRequest',
+    kind: 'request',
+    apiKey: 46,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createListPartitionReassignmentsRequest,
+    decode: decodeListPartitionReassignmentsRequest,
+    encode: encodeListPartitionReassignmentsRequest,
+  };

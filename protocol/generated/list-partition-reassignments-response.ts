@@ -16,7 +16,9 @@ export interface ListPartitionReassignmentsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListPartitionReassignmentsResponse(fields: Partial<ListPartitionReassignmentsResponse> = {}): ListPartitionReassignmentsResponse {
+export function createListPartitionReassignmentsResponse(
+  fields: Partial<ListPartitionReassignmentsResponse> = {},
+): ListPartitionReassignmentsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,14 +28,26 @@ export function createListPartitionReassignmentsResponse(fields: Partial<ListPar
   };
 }
 
-export function decodeListPartitionReassignmentsResponse(reader: Reader, version: number): ListPartitionReassignmentsResponse {
+export function decodeListPartitionReassignmentsResponse(
+  reader: Reader,
+  version: number,
+): ListPartitionReassignmentsResponse {
   reader.beginMessage('ListPartitionReassignmentsResponse', version, 0, 0);
-  const throttleTimeMs: number = reader.readInt32('ListPartitionReassignmentsResponse.throttleTimeMs');
+  const throttleTimeMs: number = reader.readInt32(
+    'ListPartitionReassignmentsResponse.throttleTimeMs',
+  );
   const errorCode: number = reader.readInt16('ListPartitionReassignmentsResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ListPartitionReassignmentsResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ListPartitionReassignmentsResponse.errorMessage',
+  );
+  const topicsCount = reader.readCompactArrayLength(3, 'ListPartitionReassignmentsResponse.topics');
   const topics: OngoingTopicReassignment[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'ListPartitionReassignmentsResponse.topics'); count > 0; count--) topics.push(decodeOngoingTopicReassignment(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListPartitionReassignmentsResponse');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOngoingTopicReassignment(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ListPartitionReassignmentsResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, topics, unknownTags };
 }
 
@@ -45,7 +59,10 @@ export function encodeListPartitionReassignmentsResponse(
   writer.beginMessage('ListPartitionReassignmentsResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'ListPartitionReassignmentsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ListPartitionReassignmentsResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'ListPartitionReassignmentsResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'ListPartitionReassignmentsResponse.errorMessage',
+  );
   writer.writeCompactArrayLength(message.topics, 'ListPartitionReassignmentsResponse.topics');
   for (const item of message.topics) encodeOngoingTopicReassignment(writer, item, version);
   writer.writeTags(message.unknownTags, 'ListPartitionReassignmentsResponse.unknownTags');
@@ -58,7 +75,9 @@ export interface OngoingTopicReassignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOngoingTopicReassignment(fields: Partial<OngoingTopicReassignment> = {}): OngoingTopicReassignment {
+export function createOngoingTopicReassignment(
+  fields: Partial<OngoingTopicReassignment> = {},
+): OngoingTopicReassignment {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -66,10 +85,16 @@ export function createOngoingTopicReassignment(fields: Partial<OngoingTopicReass
   };
 }
 
-export function decodeOngoingTopicReassignment(reader: Reader, version: number): OngoingTopicReassignment {
+export function decodeOngoingTopicReassignment(
+  reader: Reader,
+  version: number,
+): OngoingTopicReassignment {
   const name: string = reader.readCompactString('OngoingTopicReassignment.name');
+  const partitionsCount = reader.readCompactArrayLength(8, 'OngoingTopicReassignment.partitions');
   const partitions: OngoingPartitionReassignment[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'OngoingTopicReassignment.partitions'); count > 0; count--) partitions.push(decodeOngoingPartitionReassignment(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOngoingPartitionReassignment(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OngoingTopicReassignment');
   return { name, partitions, unknownTags };
 }
@@ -94,7 +119,9 @@ export interface OngoingPartitionReassignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOngoingPartitionReassignment(fields: Partial<OngoingPartitionReassignment> = {}): OngoingPartitionReassignment {
+export function createOngoingPartitionReassignment(
+  fields: Partial<OngoingPartitionReassignment> = {},
+): OngoingPartitionReassignment {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     replicas: fields.replicas ?? [],
@@ -104,14 +131,32 @@ export function createOngoingPartitionReassignment(fields: Partial<OngoingPartit
   };
 }
 
-export function decodeOngoingPartitionReassignment(reader: Reader, _version: number): OngoingPartitionReassignment {
+export function decodeOngoingPartitionReassignment(
+  reader: Reader,
+  _version: number,
+): OngoingPartitionReassignment {
   const partitionIndex: number = reader.readInt32('OngoingPartitionReassignment.partitionIndex');
+  const replicasCount = reader.readCompactArrayLength(4, 'OngoingPartitionReassignment.replicas');
   const replicas: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'OngoingPartitionReassignment.replicas'); count > 0; count--) replicas.push(reader.readInt32('OngoingPartitionReassignment.replicas'));
+  for (let left = replicasCount; left > 0; left--) {
+    replicas.push(reader.readInt32('OngoingPartitionReassignment.replicas'));
+  }
+  const addingReplicasCount = reader.readCompactArrayLength(
+    4,
+    'OngoingPartitionReassignment.addingReplicas',
+  );
   const addingReplicas: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'OngoingPartitionReassignment.addingReplicas'); count > 0; count--) addingReplicas.push(reader.readInt32('OngoingPartitionReassignment.addingReplicas'));
+  for (let left = addingReplicasCount; left > 0; left--) {
+    addingReplicas.push(reader.readInt32('OngoingPartitionReassignment.addingReplicas'));
+  }
+  const removingReplicasCount = reader.readCompactArrayLength(
+    4,
+    'OngoingPartitionReassignment.removingReplicas',
+  );
   const removingReplicas: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'OngoingPartitionReassignment.removingReplicas'); count > 0; count--) removingReplicas.push(reader.readInt32('OngoingPartitionReassignment.removingReplicas'));
+  for (let left = removingReplicasCount; left > 0; left--) {
+    removingReplicas.push(reader.readInt32('OngoingPartitionReassignment.removingReplicas'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OngoingPartitionReassignment');
   return { partitionIndex, replicas, addingReplicas, removingReplicas, unknownTags };
 }
@@ -123,22 +168,32 @@ export function encodeOngoingPartitionReassignment(
 ): void {
   writer.writeInt32(message.partitionIndex, 'OngoingPartitionReassignment.partitionIndex');
   writer.writeCompactArrayLength(message.replicas, 'OngoingPartitionReassignment.replicas');
-  for (const item of message.replicas) writer.writeInt32(item, 'OngoingPartitionReassignment.replicas');
-  writer.writeCompactArrayLength(message.addingReplicas, 'OngoingPartitionReassignment.addingReplicas');
-  for (const item of message.addingReplicas) writer.writeInt32(item, 'OngoingPartitionReassignment.addingReplicas');
-  writer.writeCompactArrayLength(message.removingReplicas, 'OngoingPartitionReassignment.removingReplicas');
-  for (const item of message.removingReplicas) writer.writeInt32(item, 'OngoingPartitionReassignment.removingReplicas');
+  for (const item of message.replicas)
+    writer.writeInt32(item, 'OngoingPartitionReassignment.replicas');
+  writer.writeCompactArrayLength(
+    message.addingReplicas,
+    'OngoingPartitionReassignment.addingReplicas',
+  );
+  for (const item of message.addingReplicas)
+    writer.writeInt32(item, 'OngoingPartitionReassignment.addingReplicas');
+  writer.writeCompactArrayLength(
+    message.removingReplicas,
+    'OngoingPartitionReassignment.removingReplicas',
+  );
+  for (const item of message.removingReplicas)
+    writer.writeInt32(item, 'OngoingPartitionReassignment.removingReplicas');
   writer.writeTags(message.unknownTags, 'OngoingPartitionReassignment.unknownTags');
 }
 
-export const listPartitionReassignmentsResponseCodec: MessageCodec<ListPartitionReassignmentsResponse> = {
-  name: 'ListPartitionReassignmentsResponse',
-  kind: 'response',
-  apiKey: 46,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createListPartitionReassignmentsResponse,
-  decode: decodeListPartitionReassignmentsResponse,
-  encode: encodeListPartitionReassignmentsResponse,
-};
+export const listPartitionReassignmentsResponseCodec: MessageCodec<ListPartitionReassignmentsResponse> =
+  {
+    name: 'ListPartitionReassignmentsResponse',
+    kind: 'response',
+    apiKey: 46,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createListPartitionReassignmentsResponse,
+    decode: decodeListPartitionReassignmentsResponse,
+    encode: encodeListPartitionReassignmentsResponse,
+  };

@@ -16,7 +16,9 @@ export interface ListTransactionsRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListTransactionsRequest(fields: Partial<ListTransactionsRequest> = {}): ListTransactionsRequest {
+export function createListTransactionsRequest(
+  fields: Partial<ListTransactionsRequest> = {},
+): ListTransactionsRequest {
   return {
     stateFilters: fields.stateFilters ?? [],
     producerIdFilters: fields.producerIdFilters ?? [],
@@ -26,14 +28,33 @@ export function createListTransactionsRequest(fields: Partial<ListTransactionsRe
   };
 }
 
-export function decodeListTransactionsRequest(reader: Reader, version: number): ListTransactionsRequest {
+export function decodeListTransactionsRequest(
+  reader: Reader,
+  version: number,
+): ListTransactionsRequest {
   reader.beginMessage('ListTransactionsRequest', version, 0, 2);
+  const stateFiltersCount = reader.readCompactArrayLength(
+    1,
+    'ListTransactionsRequest.stateFilters',
+  );
   const stateFilters: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'ListTransactionsRequest.stateFilters'); count > 0; count--) stateFilters.push(reader.readCompactString('ListTransactionsRequest.stateFilters'));
+  for (let left = stateFiltersCount; left > 0; left--) {
+    stateFilters.push(reader.readCompactString('ListTransactionsRequest.stateFilters'));
+  }
+  const producerIdFiltersCount = reader.readCompactArrayLength(
+    8,
+    'ListTransactionsRequest.producerIdFilters',
+  );
   const producerIdFilters: bigint[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'ListTransactionsRequest.producerIdFilters'); count > 0; count--) producerIdFilters.push(reader.readInt64('ListTransactionsRequest.producerIdFilters'));
-  const durationFilter: bigint = version >= 1 ? reader.readInt64('ListTransactionsRequest.durationFilter') : -1n;
-  const transactionalIdPattern: string | null = version >= 2 ? reader.readCompactNullableString('ListTransactionsRequest.transactionalIdPattern') : null;
+  for (let left = producerIdFiltersCount; left > 0; left--) {
+    producerIdFilters.push(reader.readInt64('ListTransactionsRequest.producerIdFilters'));
+  }
+  const durationFilter: bigint =
+    version >= 1 ? reader.readInt64('ListTransactionsRequest.durationFilter') : -1n;
+  const transactionalIdPattern: string | null =
+    version >= 2
+      ? reader.readCompactNullableString('ListTransactionsRequest.transactionalIdPattern')
+      : null;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListTransactionsRequest');
   return { stateFilters, producerIdFilters, durationFilter, transactionalIdPattern, unknownTags };
 }
@@ -45,16 +66,24 @@ export function encodeListTransactionsRequest(
 ): void {
   writer.beginMessage('ListTransactionsRequest', version, 0, 2);
   writer.writeCompactArrayLength(message.stateFilters, 'ListTransactionsRequest.stateFilters');
-  for (const item of message.stateFilters) writer.writeCompactString(item, 'ListTransactionsRequest.stateFilters');
-  writer.writeCompactArrayLength(message.producerIdFilters, 'ListTransactionsRequest.producerIdFilters');
-  for (const item of message.producerIdFilters) writer.writeInt64(item, 'ListTransactionsRequest.producerIdFilters');
+  for (const item of message.stateFilters)
+    writer.writeCompactString(item, 'ListTransactionsRequest.stateFilters');
+  writer.writeCompactArrayLength(
+    message.producerIdFilters,
+    'ListTransactionsRequest.producerIdFilters',
+  );
+  for (const item of message.producerIdFilters)
+    writer.writeInt64(item, 'ListTransactionsRequest.producerIdFilters');
   if (version >= 1) {
     writer.writeInt64(message.durationFilter, 'ListTransactionsRequest.durationFilter');
   } else if (message.durationFilter !== -1n) {
     throw writer.unsupportedField('ListTransactionsRequest.durationFilter');
   }
   if (version >= 2) {
-    writer.writeCompactNullableString(message.transactionalIdPattern, 'ListTransactionsRequest.transactionalIdPattern');
+    writer.writeCompactNullableString(
+      message.transactionalIdPattern,
+      'ListTransactionsRequest.transactionalIdPattern',
+    );
   } else if (message.transactionalIdPattern !== null) {
     throw writer.unsupportedField('ListTransactionsRequest.transactionalIdPattern');
   }

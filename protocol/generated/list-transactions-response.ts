@@ -16,7 +16,9 @@ export interface ListTransactionsResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createListTransactionsResponse(fields: Partial<ListTransactionsResponse> = {}): ListTransactionsResponse {
+export function createListTransactionsResponse(
+  fields: Partial<ListTransactionsResponse> = {},
+): ListTransactionsResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,14 +28,31 @@ export function createListTransactionsResponse(fields: Partial<ListTransactionsR
   };
 }
 
-export function decodeListTransactionsResponse(reader: Reader, version: number): ListTransactionsResponse {
+export function decodeListTransactionsResponse(
+  reader: Reader,
+  version: number,
+): ListTransactionsResponse {
   reader.beginMessage('ListTransactionsResponse', version, 0, 2);
   const throttleTimeMs: number = reader.readInt32('ListTransactionsResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ListTransactionsResponse.errorCode');
+  const unknownStateFiltersCount = reader.readCompactArrayLength(
+    1,
+    'ListTransactionsResponse.unknownStateFilters',
+  );
   const unknownStateFilters: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'ListTransactionsResponse.unknownStateFilters'); count > 0; count--) unknownStateFilters.push(reader.readCompactString('ListTransactionsResponse.unknownStateFilters'));
+  for (let left = unknownStateFiltersCount; left > 0; left--) {
+    unknownStateFilters.push(
+      reader.readCompactString('ListTransactionsResponse.unknownStateFilters'),
+    );
+  }
+  const transactionStatesCount = reader.readCompactArrayLength(
+    11,
+    'ListTransactionsResponse.transactionStates',
+  );
   const transactionStates: TransactionState[] = [];
-  for (let count = reader.readCompactArrayLength(11, 'ListTransactionsResponse.transactionStates'); count > 0; count--) transactionStates.push(decodeTransactionState(reader, version));
+  for (let left = transactionStatesCount; left > 0; left--) {
+    transactionStates.push(decodeTransactionState(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ListTransactionsResponse');
   return { throttleTimeMs, errorCode, unknownStateFilters, transactionStates, unknownTags };
 }
@@ -46,9 +65,16 @@ export function encodeListTransactionsResponse(
   writer.beginMessage('ListTransactionsResponse', version, 0, 2);
   writer.writeInt32(message.throttleTimeMs, 'ListTransactionsResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ListTransactionsResponse.errorCode');
-  writer.writeCompactArrayLength(message.unknownStateFilters, 'ListTransactionsResponse.unknownStateFilters');
-  for (const item of message.unknownStateFilters) writer.writeCompactString(item, 'ListTransactionsResponse.unknownStateFilters');
-  writer.writeCompactArrayLength(message.transactionStates, 'ListTransactionsResponse.transactionStates');
+  writer.writeCompactArrayLength(
+    message.unknownStateFilters,
+    'ListTransactionsResponse.unknownStateFilters',
+  );
+  for (const item of message.unknownStateFilters)
+    writer.writeCompactString(item, 'ListTransactionsResponse.unknownStateFilters');
+  writer.writeCompactArrayLength(
+    message.transactionStates,
+    'ListTransactionsResponse.transactionStates',
+  );
   for (const item of message.transactionStates) encodeTransactionState(writer, item, version);
   writer.writeTags(message.unknownTags, 'ListTransactionsResponse.unknownTags');
 }

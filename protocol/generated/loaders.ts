@@ -7,200 +7,412 @@ import type { MessageCodec } from '../codec.ts';
 
 export const loaders = {
   AbortedTxn: async (): Promise<MessageCodec> => (await import('./aborted-txn.ts')).abortedTxnCodec,
-  AddOffsetsToTxnRequest: async (): Promise<MessageCodec> => (await import('./add-offsets-to-txn-request.ts')).addOffsetsToTxnRequestCodec,
-  AddOffsetsToTxnResponse: async (): Promise<MessageCodec> => (await import('./add-offsets-to-txn-response.ts')).addOffsetsToTxnResponseCodec,
-  AddPartitionsToTxnRequest: async (): Promise<MessageCodec> => (await import('./add-partitions-to-txn-request.ts')).addPartitionsToTxnRequestCodec,
-  AddPartitionsToTxnResponse: async (): Promise<MessageCodec> => (await import('./add-partitions-to-txn-response.ts')).addPartitionsToTxnResponseCodec,
-  AddRaftVoterRequest: async (): Promise<MessageCodec> => (await import('./add-raft-voter-request.ts')).addRaftVoterRequestCodec,
-  AddRaftVoterResponse: async (): Promise<MessageCodec> => (await import('./add-raft-voter-response.ts')).addRaftVoterResponseCodec,
-  AllocateProducerIdsRequest: async (): Promise<MessageCodec> => (await import('./allocate-producer-ids-request.ts')).allocateProducerIdsRequestCodec,
-  AllocateProducerIdsResponse: async (): Promise<MessageCodec> => (await import('./allocate-producer-ids-response.ts')).allocateProducerIdsResponseCodec,
-  AlterClientQuotasRequest: async (): Promise<MessageCodec> => (await import('./alter-client-quotas-request.ts')).alterClientQuotasRequestCodec,
-  AlterClientQuotasResponse: async (): Promise<MessageCodec> => (await import('./alter-client-quotas-response.ts')).alterClientQuotasResponseCodec,
-  AlterConfigsRequest: async (): Promise<MessageCodec> => (await import('./alter-configs-request.ts')).alterConfigsRequestCodec,
-  AlterConfigsResponse: async (): Promise<MessageCodec> => (await import('./alter-configs-response.ts')).alterConfigsResponseCodec,
-  AlterPartitionReassignmentsRequest: async (): Promise<MessageCodec> => (await import('./alter-partition-reassignments-request.ts')).alterPartitionReassignmentsRequestCodec,
-  AlterPartitionReassignmentsResponse: async (): Promise<MessageCodec> => (await import('./alter-partition-reassignments-response.ts')).alterPartitionReassignmentsResponseCodec,
-  AlterPartitionRequest: async (): Promise<MessageCodec> => (await import('./alter-partition-request.ts')).alterPartitionRequestCodec,
-  AlterPartitionResponse: async (): Promise<MessageCodec> => (await import('./alter-partition-response.ts')).alterPartitionResponseCodec,
-  AlterReplicaLogDirsRequest: async (): Promise<MessageCodec> => (await import('./alter-replica-log-dirs-request.ts')).alterReplicaLogDirsRequestCodec,
-  AlterReplicaLogDirsResponse: async (): Promise<MessageCodec> => (await import('./alter-replica-log-dirs-response.ts')).alterReplicaLogDirsResponseCodec,
-  AlterShareGroupOffsetsRequest: async (): Promise<MessageCodec> => (await import('./alter-share-group-offsets-request.ts')).alterShareGroupOffsetsRequestCodec,
-  AlterShareGroupOffsetsResponse: async (): Promise<MessageCodec> => (await import('./alter-share-group-offsets-response.ts')).alterShareGroupOffsetsResponseCodec,
-  AlterUserScramCredentialsRequest: async (): Promise<MessageCodec> => (await import('./alter-user-scram-credentials-request.ts')).alterUserScramCredentialsRequestCodec,
-  AlterUserScramCredentialsResponse: async (): Promise<MessageCodec> => (await import('./alter-user-scram-credentials-response.ts')).alterUserScramCredentialsResponseCodec,
-  ApiVersionsRequest: async (): Promise<MessageCodec> => (await import('./api-versions-request.ts')).apiVersionsRequestCodec,
-  ApiVersionsResponse: async (): Promise<MessageCodec> => (await import('./api-versions-response.ts')).apiVersionsResponseCodec,
-  AssignReplicasToDirsRequest: async (): Promise<MessageCodec> => (await import('./assign-replicas-to-dirs-request.ts')).assignReplicasToDirsRequestCodec,
-  AssignReplicasToDirsResponse: async (): Promise<MessageCodec> => (await import('./assign-replicas-to-dirs-response.ts')).assignReplicasToDirsResponseCodec,
-  BeginQuorumEpochRequest: async (): Promise<MessageCodec> => (await import('./begin-quorum-epoch-request.ts')).beginQuorumEpochRequestCodec,
-  BeginQuorumEpochResponse: async (): Promise<MessageCodec> => (await import('./begin-quorum-epoch-response.ts')).beginQuorumEpochResponseCodec,
-  BrokerHeartbeatRequest: async (): Promise<MessageCodec> => (await import('./broker-heartbeat-request.ts')).brokerHeartbeatRequestCodec,
-  BrokerHeartbeatResponse: async (): Promise<MessageCodec> => (await import('./broker-heartbeat-response.ts')).brokerHeartbeatResponseCodec,
-  BrokerRegistrationRequest: async (): Promise<MessageCodec> => (await import('./broker-registration-request.ts')).brokerRegistrationRequestCodec,
-  BrokerRegistrationResponse: async (): Promise<MessageCodec> => (await import('./broker-registration-response.ts')).brokerRegistrationResponseCodec,
-  ConsumerGroupDescribeRequest: async (): Promise<MessageCodec> => (await import('./consumer-group-describe-request.ts')).consumerGroupDescribeRequestCodec,
-  ConsumerGroupDescribeResponse: async (): Promise<MessageCodec> => (await import('./consumer-group-describe-response.ts')).consumerGroupDescribeResponseCodec,
-  ConsumerGroupHeartbeatRequest: async (): Promise<MessageCodec> => (await import('./consumer-group-heartbeat-request.ts')).consumerGroupHeartbeatRequestCodec,
-  ConsumerGroupHeartbeatResponse: async (): Promise<MessageCodec> => (await import('./consumer-group-heartbeat-response.ts')).consumerGroupHeartbeatResponseCodec,
-  ConsumerProtocolAssignment: async (): Promise<MessageCodec> => (await import('./consumer-protocol-assignment.ts')).consumerProtocolAssignmentCodec,
-  ConsumerProtocolSubscription: async (): Promise<MessageCodec> => (await import('./consumer-protocol-subscription.ts')).consumerProtocolSubscriptionCodec,
-  ControlRecordTypeSchema: async (): Promise<MessageCodec> => (await import('./control-record-type-schema.ts')).controlRecordTypeSchemaCodec,
-  ControllerRegistrationRequest: async (): Promise<MessageCodec> => (await import('./controller-registration-request.ts')).controllerRegistrationRequestCodec,
-  ControllerRegistrationResponse: async (): Promise<MessageCodec> => (await import('./controller-registration-response.ts')).controllerRegistrationResponseCodec,
-  CreateAclsRequest: async (): Promise<MessageCodec> => (await import('./create-acls-request.ts')).createAclsRequestCodec,
-  CreateAclsResponse: async (): Promise<MessageCodec> => (await import('./create-acls-response.ts')).createAclsResponseCodec,
-  CreateDelegationTokenRequest: async (): Promise<MessageCodec> => (await import('./create-delegation-token-request.ts')).createDelegationTokenRequestCodec,
-  CreateDelegationTokenResponse: async (): Promise<MessageCodec> => (await import('./create-delegation-token-response.ts')).createDelegationTokenResponseCodec,
-  CreatePartitionsRequest: async (): Promise<MessageCodec> => (await import('./create-partitions-request.ts')).createPartitionsRequestCodec,
-  CreatePartitionsResponse: async (): Promise<MessageCodec> => (await import('./create-partitions-response.ts')).createPartitionsResponseCodec,
-  CreateTopicsRequest: async (): Promise<MessageCodec> => (await import('./create-topics-request.ts')).createTopicsRequestCodec,
-  CreateTopicsResponse: async (): Promise<MessageCodec> => (await import('./create-topics-response.ts')).createTopicsResponseCodec,
-  DefaultPrincipalData: async (): Promise<MessageCodec> => (await import('./default-principal-data.ts')).defaultPrincipalDataCodec,
-  DeleteAclsRequest: async (): Promise<MessageCodec> => (await import('./delete-acls-request.ts')).deleteAclsRequestCodec,
-  DeleteAclsResponse: async (): Promise<MessageCodec> => (await import('./delete-acls-response.ts')).deleteAclsResponseCodec,
-  DeleteGroupsRequest: async (): Promise<MessageCodec> => (await import('./delete-groups-request.ts')).deleteGroupsRequestCodec,
-  DeleteGroupsResponse: async (): Promise<MessageCodec> => (await import('./delete-groups-response.ts')).deleteGroupsResponseCodec,
-  DeleteRecordsRequest: async (): Promise<MessageCodec> => (await import('./delete-records-request.ts')).deleteRecordsRequestCodec,
-  DeleteRecordsResponse: async (): Promise<MessageCodec> => (await import('./delete-records-response.ts')).deleteRecordsResponseCodec,
-  DeleteShareGroupOffsetsRequest: async (): Promise<MessageCodec> => (await import('./delete-share-group-offsets-request.ts')).deleteShareGroupOffsetsRequestCodec,
-  DeleteShareGroupOffsetsResponse: async (): Promise<MessageCodec> => (await import('./delete-share-group-offsets-response.ts')).deleteShareGroupOffsetsResponseCodec,
-  DeleteShareGroupStateRequest: async (): Promise<MessageCodec> => (await import('./delete-share-group-state-request.ts')).deleteShareGroupStateRequestCodec,
-  DeleteShareGroupStateResponse: async (): Promise<MessageCodec> => (await import('./delete-share-group-state-response.ts')).deleteShareGroupStateResponseCodec,
-  DeleteTopicsRequest: async (): Promise<MessageCodec> => (await import('./delete-topics-request.ts')).deleteTopicsRequestCodec,
-  DeleteTopicsResponse: async (): Promise<MessageCodec> => (await import('./delete-topics-response.ts')).deleteTopicsResponseCodec,
-  DescribeAclsRequest: async (): Promise<MessageCodec> => (await import('./describe-acls-request.ts')).describeAclsRequestCodec,
-  DescribeAclsResponse: async (): Promise<MessageCodec> => (await import('./describe-acls-response.ts')).describeAclsResponseCodec,
-  DescribeClientQuotasRequest: async (): Promise<MessageCodec> => (await import('./describe-client-quotas-request.ts')).describeClientQuotasRequestCodec,
-  DescribeClientQuotasResponse: async (): Promise<MessageCodec> => (await import('./describe-client-quotas-response.ts')).describeClientQuotasResponseCodec,
-  DescribeClusterRequest: async (): Promise<MessageCodec> => (await import('./describe-cluster-request.ts')).describeClusterRequestCodec,
-  DescribeClusterResponse: async (): Promise<MessageCodec> => (await import('./describe-cluster-response.ts')).describeClusterResponseCodec,
-  DescribeConfigsRequest: async (): Promise<MessageCodec> => (await import('./describe-configs-request.ts')).describeConfigsRequestCodec,
-  DescribeConfigsResponse: async (): Promise<MessageCodec> => (await import('./describe-configs-response.ts')).describeConfigsResponseCodec,
-  DescribeDelegationTokenRequest: async (): Promise<MessageCodec> => (await import('./describe-delegation-token-request.ts')).describeDelegationTokenRequestCodec,
-  DescribeDelegationTokenResponse: async (): Promise<MessageCodec> => (await import('./describe-delegation-token-response.ts')).describeDelegationTokenResponseCodec,
-  DescribeGroupsRequest: async (): Promise<MessageCodec> => (await import('./describe-groups-request.ts')).describeGroupsRequestCodec,
-  DescribeGroupsResponse: async (): Promise<MessageCodec> => (await import('./describe-groups-response.ts')).describeGroupsResponseCodec,
-  DescribeLogDirsRequest: async (): Promise<MessageCodec> => (await import('./describe-log-dirs-request.ts')).describeLogDirsRequestCodec,
-  DescribeLogDirsResponse: async (): Promise<MessageCodec> => (await import('./describe-log-dirs-response.ts')).describeLogDirsResponseCodec,
-  DescribeProducersRequest: async (): Promise<MessageCodec> => (await import('./describe-producers-request.ts')).describeProducersRequestCodec,
-  DescribeProducersResponse: async (): Promise<MessageCodec> => (await import('./describe-producers-response.ts')).describeProducersResponseCodec,
-  DescribeQuorumRequest: async (): Promise<MessageCodec> => (await import('./describe-quorum-request.ts')).describeQuorumRequestCodec,
-  DescribeQuorumResponse: async (): Promise<MessageCodec> => (await import('./describe-quorum-response.ts')).describeQuorumResponseCodec,
-  DescribeShareGroupOffsetsRequest: async (): Promise<MessageCodec> => (await import('./describe-share-group-offsets-request.ts')).describeShareGroupOffsetsRequestCodec,
-  DescribeShareGroupOffsetsResponse: async (): Promise<MessageCodec> => (await import('./describe-share-group-offsets-response.ts')).describeShareGroupOffsetsResponseCodec,
-  DescribeTopicPartitionsRequest: async (): Promise<MessageCodec> => (await import('./describe-topic-partitions-request.ts')).describeTopicPartitionsRequestCodec,
-  DescribeTopicPartitionsResponse: async (): Promise<MessageCodec> => (await import('./describe-topic-partitions-response.ts')).describeTopicPartitionsResponseCodec,
-  DescribeTransactionsRequest: async (): Promise<MessageCodec> => (await import('./describe-transactions-request.ts')).describeTransactionsRequestCodec,
-  DescribeTransactionsResponse: async (): Promise<MessageCodec> => (await import('./describe-transactions-response.ts')).describeTransactionsResponseCodec,
-  DescribeUserScramCredentialsRequest: async (): Promise<MessageCodec> => (await import('./describe-user-scram-credentials-request.ts')).describeUserScramCredentialsRequestCodec,
-  DescribeUserScramCredentialsResponse: async (): Promise<MessageCodec> => (await import('./describe-user-scram-credentials-response.ts')).describeUserScramCredentialsResponseCodec,
-  ElectLeadersRequest: async (): Promise<MessageCodec> => (await import('./elect-leaders-request.ts')).electLeadersRequestCodec,
-  ElectLeadersResponse: async (): Promise<MessageCodec> => (await import('./elect-leaders-response.ts')).electLeadersResponseCodec,
-  EndQuorumEpochRequest: async (): Promise<MessageCodec> => (await import('./end-quorum-epoch-request.ts')).endQuorumEpochRequestCodec,
-  EndQuorumEpochResponse: async (): Promise<MessageCodec> => (await import('./end-quorum-epoch-response.ts')).endQuorumEpochResponseCodec,
-  EndTxnMarker: async (): Promise<MessageCodec> => (await import('./end-txn-marker.ts')).endTxnMarkerCodec,
-  EndTxnRequest: async (): Promise<MessageCodec> => (await import('./end-txn-request.ts')).endTxnRequestCodec,
-  EndTxnResponse: async (): Promise<MessageCodec> => (await import('./end-txn-response.ts')).endTxnResponseCodec,
-  EnvelopeRequest: async (): Promise<MessageCodec> => (await import('./envelope-request.ts')).envelopeRequestCodec,
-  EnvelopeResponse: async (): Promise<MessageCodec> => (await import('./envelope-response.ts')).envelopeResponseCodec,
-  ExpireDelegationTokenRequest: async (): Promise<MessageCodec> => (await import('./expire-delegation-token-request.ts')).expireDelegationTokenRequestCodec,
-  ExpireDelegationTokenResponse: async (): Promise<MessageCodec> => (await import('./expire-delegation-token-response.ts')).expireDelegationTokenResponseCodec,
-  FetchRequest: async (): Promise<MessageCodec> => (await import('./fetch-request.ts')).fetchRequestCodec,
-  FetchResponse: async (): Promise<MessageCodec> => (await import('./fetch-response.ts')).fetchResponseCodec,
-  FetchSnapshotRequest: async (): Promise<MessageCodec> => (await import('./fetch-snapshot-request.ts')).fetchSnapshotRequestCodec,
-  FetchSnapshotResponse: async (): Promise<MessageCodec> => (await import('./fetch-snapshot-response.ts')).fetchSnapshotResponseCodec,
-  FindCoordinatorRequest: async (): Promise<MessageCodec> => (await import('./find-coordinator-request.ts')).findCoordinatorRequestCodec,
-  FindCoordinatorResponse: async (): Promise<MessageCodec> => (await import('./find-coordinator-response.ts')).findCoordinatorResponseCodec,
-  GetTelemetrySubscriptionsRequest: async (): Promise<MessageCodec> => (await import('./get-telemetry-subscriptions-request.ts')).getTelemetrySubscriptionsRequestCodec,
-  GetTelemetrySubscriptionsResponse: async (): Promise<MessageCodec> => (await import('./get-telemetry-subscriptions-response.ts')).getTelemetrySubscriptionsResponseCodec,
-  HeartbeatRequest: async (): Promise<MessageCodec> => (await import('./heartbeat-request.ts')).heartbeatRequestCodec,
-  HeartbeatResponse: async (): Promise<MessageCodec> => (await import('./heartbeat-response.ts')).heartbeatResponseCodec,
-  IncrementalAlterConfigsRequest: async (): Promise<MessageCodec> => (await import('./incremental-alter-configs-request.ts')).incrementalAlterConfigsRequestCodec,
-  IncrementalAlterConfigsResponse: async (): Promise<MessageCodec> => (await import('./incremental-alter-configs-response.ts')).incrementalAlterConfigsResponseCodec,
-  InitProducerIdRequest: async (): Promise<MessageCodec> => (await import('./init-producer-id-request.ts')).initProducerIdRequestCodec,
-  InitProducerIdResponse: async (): Promise<MessageCodec> => (await import('./init-producer-id-response.ts')).initProducerIdResponseCodec,
-  InitializeShareGroupStateRequest: async (): Promise<MessageCodec> => (await import('./initialize-share-group-state-request.ts')).initializeShareGroupStateRequestCodec,
-  InitializeShareGroupStateResponse: async (): Promise<MessageCodec> => (await import('./initialize-share-group-state-response.ts')).initializeShareGroupStateResponseCodec,
-  JoinGroupRequest: async (): Promise<MessageCodec> => (await import('./join-group-request.ts')).joinGroupRequestCodec,
-  JoinGroupResponse: async (): Promise<MessageCodec> => (await import('./join-group-response.ts')).joinGroupResponseCodec,
-  KRaftVersionRecord: async (): Promise<MessageCodec> => (await import('./kraft-version-record.ts')).kRaftVersionRecordCodec,
-  LeaderChangeMessage: async (): Promise<MessageCodec> => (await import('./leader-change-message.ts')).leaderChangeMessageCodec,
-  LeaveGroupRequest: async (): Promise<MessageCodec> => (await import('./leave-group-request.ts')).leaveGroupRequestCodec,
-  LeaveGroupResponse: async (): Promise<MessageCodec> => (await import('./leave-group-response.ts')).leaveGroupResponseCodec,
-  ListConfigResourcesRequest: async (): Promise<MessageCodec> => (await import('./list-config-resources-request.ts')).listConfigResourcesRequestCodec,
-  ListConfigResourcesResponse: async (): Promise<MessageCodec> => (await import('./list-config-resources-response.ts')).listConfigResourcesResponseCodec,
-  ListGroupsRequest: async (): Promise<MessageCodec> => (await import('./list-groups-request.ts')).listGroupsRequestCodec,
-  ListGroupsResponse: async (): Promise<MessageCodec> => (await import('./list-groups-response.ts')).listGroupsResponseCodec,
-  ListOffsetsRequest: async (): Promise<MessageCodec> => (await import('./list-offsets-request.ts')).listOffsetsRequestCodec,
-  ListOffsetsResponse: async (): Promise<MessageCodec> => (await import('./list-offsets-response.ts')).listOffsetsResponseCodec,
-  ListPartitionReassignmentsRequest: async (): Promise<MessageCodec> => (await import('./list-partition-reassignments-request.ts')).listPartitionReassignmentsRequestCodec,
-  ListPartitionReassignmentsResponse: async (): Promise<MessageCodec> => (await import('./list-partition-reassignments-response.ts')).listPartitionReassignmentsResponseCodec,
-  ListTransactionsRequest: async (): Promise<MessageCodec> => (await import('./list-transactions-request.ts')).listTransactionsRequestCodec,
-  ListTransactionsResponse: async (): Promise<MessageCodec> => (await import('./list-transactions-response.ts')).listTransactionsResponseCodec,
-  MetadataRequest: async (): Promise<MessageCodec> => (await import('./metadata-request.ts')).metadataRequestCodec,
-  MetadataResponse: async (): Promise<MessageCodec> => (await import('./metadata-response.ts')).metadataResponseCodec,
-  OffsetCommitRequest: async (): Promise<MessageCodec> => (await import('./offset-commit-request.ts')).offsetCommitRequestCodec,
-  OffsetCommitResponse: async (): Promise<MessageCodec> => (await import('./offset-commit-response.ts')).offsetCommitResponseCodec,
-  OffsetDeleteRequest: async (): Promise<MessageCodec> => (await import('./offset-delete-request.ts')).offsetDeleteRequestCodec,
-  OffsetDeleteResponse: async (): Promise<MessageCodec> => (await import('./offset-delete-response.ts')).offsetDeleteResponseCodec,
-  OffsetFetchRequest: async (): Promise<MessageCodec> => (await import('./offset-fetch-request.ts')).offsetFetchRequestCodec,
-  OffsetFetchResponse: async (): Promise<MessageCodec> => (await import('./offset-fetch-response.ts')).offsetFetchResponseCodec,
-  OffsetForLeaderEpochRequest: async (): Promise<MessageCodec> => (await import('./offset-for-leader-epoch-request.ts')).offsetForLeaderEpochRequestCodec,
-  OffsetForLeaderEpochResponse: async (): Promise<MessageCodec> => (await import('./offset-for-leader-epoch-response.ts')).offsetForLeaderEpochResponseCodec,
-  ProduceRequest: async (): Promise<MessageCodec> => (await import('./produce-request.ts')).produceRequestCodec,
-  ProduceResponse: async (): Promise<MessageCodec> => (await import('./produce-response.ts')).produceResponseCodec,
-  PushTelemetryRequest: async (): Promise<MessageCodec> => (await import('./push-telemetry-request.ts')).pushTelemetryRequestCodec,
-  PushTelemetryResponse: async (): Promise<MessageCodec> => (await import('./push-telemetry-response.ts')).pushTelemetryResponseCodec,
-  ReadShareGroupStateRequest: async (): Promise<MessageCodec> => (await import('./read-share-group-state-request.ts')).readShareGroupStateRequestCodec,
-  ReadShareGroupStateResponse: async (): Promise<MessageCodec> => (await import('./read-share-group-state-response.ts')).readShareGroupStateResponseCodec,
-  ReadShareGroupStateSummaryRequest: async (): Promise<MessageCodec> => (await import('./read-share-group-state-summary-request.ts')).readShareGroupStateSummaryRequestCodec,
-  ReadShareGroupStateSummaryResponse: async (): Promise<MessageCodec> => (await import('./read-share-group-state-summary-response.ts')).readShareGroupStateSummaryResponseCodec,
-  RemoveRaftVoterRequest: async (): Promise<MessageCodec> => (await import('./remove-raft-voter-request.ts')).removeRaftVoterRequestCodec,
-  RemoveRaftVoterResponse: async (): Promise<MessageCodec> => (await import('./remove-raft-voter-response.ts')).removeRaftVoterResponseCodec,
-  RenewDelegationTokenRequest: async (): Promise<MessageCodec> => (await import('./renew-delegation-token-request.ts')).renewDelegationTokenRequestCodec,
-  RenewDelegationTokenResponse: async (): Promise<MessageCodec> => (await import('./renew-delegation-token-response.ts')).renewDelegationTokenResponseCodec,
-  RequestHeader: async (): Promise<MessageCodec> => (await import('./request-header.ts')).requestHeaderCodec,
-  ResponseHeader: async (): Promise<MessageCodec> => (await import('./response-header.ts')).responseHeaderCodec,
-  SaslAuthenticateRequest: async (): Promise<MessageCodec> => (await import('./sasl-authenticate-request.ts')).saslAuthenticateRequestCodec,
-  SaslAuthenticateResponse: async (): Promise<MessageCodec> => (await import('./sasl-authenticate-response.ts')).saslAuthenticateResponseCodec,
-  SaslHandshakeRequest: async (): Promise<MessageCodec> => (await import('./sasl-handshake-request.ts')).saslHandshakeRequestCodec,
-  SaslHandshakeResponse: async (): Promise<MessageCodec> => (await import('./sasl-handshake-response.ts')).saslHandshakeResponseCodec,
-  ShareAcknowledgeRequest: async (): Promise<MessageCodec> => (await import('./share-acknowledge-request.ts')).shareAcknowledgeRequestCodec,
-  ShareAcknowledgeResponse: async (): Promise<MessageCodec> => (await import('./share-acknowledge-response.ts')).shareAcknowledgeResponseCodec,
-  ShareFetchRequest: async (): Promise<MessageCodec> => (await import('./share-fetch-request.ts')).shareFetchRequestCodec,
-  ShareFetchResponse: async (): Promise<MessageCodec> => (await import('./share-fetch-response.ts')).shareFetchResponseCodec,
-  ShareGroupDescribeRequest: async (): Promise<MessageCodec> => (await import('./share-group-describe-request.ts')).shareGroupDescribeRequestCodec,
-  ShareGroupDescribeResponse: async (): Promise<MessageCodec> => (await import('./share-group-describe-response.ts')).shareGroupDescribeResponseCodec,
-  ShareGroupHeartbeatRequest: async (): Promise<MessageCodec> => (await import('./share-group-heartbeat-request.ts')).shareGroupHeartbeatRequestCodec,
-  ShareGroupHeartbeatResponse: async (): Promise<MessageCodec> => (await import('./share-group-heartbeat-response.ts')).shareGroupHeartbeatResponseCodec,
-  SnapshotFooterRecord: async (): Promise<MessageCodec> => (await import('./snapshot-footer-record.ts')).snapshotFooterRecordCodec,
-  SnapshotHeaderRecord: async (): Promise<MessageCodec> => (await import('./snapshot-header-record.ts')).snapshotHeaderRecordCodec,
-  StreamsGroupDescribeRequest: async (): Promise<MessageCodec> => (await import('./streams-group-describe-request.ts')).streamsGroupDescribeRequestCodec,
-  StreamsGroupDescribeResponse: async (): Promise<MessageCodec> => (await import('./streams-group-describe-response.ts')).streamsGroupDescribeResponseCodec,
-  StreamsGroupHeartbeatRequest: async (): Promise<MessageCodec> => (await import('./streams-group-heartbeat-request.ts')).streamsGroupHeartbeatRequestCodec,
-  StreamsGroupHeartbeatResponse: async (): Promise<MessageCodec> => (await import('./streams-group-heartbeat-response.ts')).streamsGroupHeartbeatResponseCodec,
-  StreamsGroupTopologyDescriptionUpdateRequest: async (): Promise<MessageCodec> => (await import('./streams-group-topology-description-update-request.ts')).streamsGroupTopologyDescriptionUpdateRequestCodec,
-  StreamsGroupTopologyDescriptionUpdateResponse: async (): Promise<MessageCodec> => (await import('./streams-group-topology-description-update-response.ts')).streamsGroupTopologyDescriptionUpdateResponseCodec,
-  SyncGroupRequest: async (): Promise<MessageCodec> => (await import('./sync-group-request.ts')).syncGroupRequestCodec,
-  SyncGroupResponse: async (): Promise<MessageCodec> => (await import('./sync-group-response.ts')).syncGroupResponseCodec,
-  TxnOffsetCommitRequest: async (): Promise<MessageCodec> => (await import('./txn-offset-commit-request.ts')).txnOffsetCommitRequestCodec,
-  TxnOffsetCommitResponse: async (): Promise<MessageCodec> => (await import('./txn-offset-commit-response.ts')).txnOffsetCommitResponseCodec,
-  UnregisterBrokerRequest: async (): Promise<MessageCodec> => (await import('./unregister-broker-request.ts')).unregisterBrokerRequestCodec,
-  UnregisterBrokerResponse: async (): Promise<MessageCodec> => (await import('./unregister-broker-response.ts')).unregisterBrokerResponseCodec,
-  UnregisterControllerRequest: async (): Promise<MessageCodec> => (await import('./unregister-controller-request.ts')).unregisterControllerRequestCodec,
-  UnregisterControllerResponse: async (): Promise<MessageCodec> => (await import('./unregister-controller-response.ts')).unregisterControllerResponseCodec,
-  UpdateFeaturesRequest: async (): Promise<MessageCodec> => (await import('./update-features-request.ts')).updateFeaturesRequestCodec,
-  UpdateFeaturesResponse: async (): Promise<MessageCodec> => (await import('./update-features-response.ts')).updateFeaturesResponseCodec,
-  UpdateRaftVoterRequest: async (): Promise<MessageCodec> => (await import('./update-raft-voter-request.ts')).updateRaftVoterRequestCodec,
-  UpdateRaftVoterResponse: async (): Promise<MessageCodec> => (await import('./update-raft-voter-response.ts')).updateRaftVoterResponseCodec,
-  VoteRequest: async (): Promise<MessageCodec> => (await import('./vote-request.ts')).voteRequestCodec,
-  VoteResponse: async (): Promise<MessageCodec> => (await import('./vote-response.ts')).voteResponseCodec,
-  VotersRecord: async (): Promise<MessageCodec> => (await import('./voters-record.ts')).votersRecordCodec,
-  WriteShareGroupStateRequest: async (): Promise<MessageCodec> => (await import('./write-share-group-state-request.ts')).writeShareGroupStateRequestCodec,
-  WriteShareGroupStateResponse: async (): Promise<MessageCodec> => (await import('./write-share-group-state-response.ts')).writeShareGroupStateResponseCodec,
-  WriteTxnMarkersRequest: async (): Promise<MessageCodec> => (await import('./write-txn-markers-request.ts')).writeTxnMarkersRequestCodec,
-  WriteTxnMarkersResponse: async (): Promise<MessageCodec> => (await import('./write-txn-markers-response.ts')).writeTxnMarkersResponseCodec,
+  AddOffsetsToTxnRequest: async (): Promise<MessageCodec> =>
+    (await import('./add-offsets-to-txn-request.ts')).addOffsetsToTxnRequestCodec,
+  AddOffsetsToTxnResponse: async (): Promise<MessageCodec> =>
+    (await import('./add-offsets-to-txn-response.ts')).addOffsetsToTxnResponseCodec,
+  AddPartitionsToTxnRequest: async (): Promise<MessageCodec> =>
+    (await import('./add-partitions-to-txn-request.ts')).addPartitionsToTxnRequestCodec,
+  AddPartitionsToTxnResponse: async (): Promise<MessageCodec> =>
+    (await import('./add-partitions-to-txn-response.ts')).addPartitionsToTxnResponseCodec,
+  AddRaftVoterRequest: async (): Promise<MessageCodec> =>
+    (await import('./add-raft-voter-request.ts')).addRaftVoterRequestCodec,
+  AddRaftVoterResponse: async (): Promise<MessageCodec> =>
+    (await import('./add-raft-voter-response.ts')).addRaftVoterResponseCodec,
+  AllocateProducerIdsRequest: async (): Promise<MessageCodec> =>
+    (await import('./allocate-producer-ids-request.ts')).allocateProducerIdsRequestCodec,
+  AllocateProducerIdsResponse: async (): Promise<MessageCodec> =>
+    (await import('./allocate-producer-ids-response.ts')).allocateProducerIdsResponseCodec,
+  AlterClientQuotasRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-client-quotas-request.ts')).alterClientQuotasRequestCodec,
+  AlterClientQuotasResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-client-quotas-response.ts')).alterClientQuotasResponseCodec,
+  AlterConfigsRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-configs-request.ts')).alterConfigsRequestCodec,
+  AlterConfigsResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-configs-response.ts')).alterConfigsResponseCodec,
+  AlterPartitionReassignmentsRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-partition-reassignments-request.ts'))
+      .alterPartitionReassignmentsRequestCodec,
+  AlterPartitionReassignmentsResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-partition-reassignments-response.ts'))
+      .alterPartitionReassignmentsResponseCodec,
+  AlterPartitionRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-partition-request.ts')).alterPartitionRequestCodec,
+  AlterPartitionResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-partition-response.ts')).alterPartitionResponseCodec,
+  AlterReplicaLogDirsRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-replica-log-dirs-request.ts')).alterReplicaLogDirsRequestCodec,
+  AlterReplicaLogDirsResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-replica-log-dirs-response.ts')).alterReplicaLogDirsResponseCodec,
+  AlterShareGroupOffsetsRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-share-group-offsets-request.ts')).alterShareGroupOffsetsRequestCodec,
+  AlterShareGroupOffsetsResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-share-group-offsets-response.ts')).alterShareGroupOffsetsResponseCodec,
+  AlterUserScramCredentialsRequest: async (): Promise<MessageCodec> =>
+    (await import('./alter-user-scram-credentials-request.ts'))
+      .alterUserScramCredentialsRequestCodec,
+  AlterUserScramCredentialsResponse: async (): Promise<MessageCodec> =>
+    (await import('./alter-user-scram-credentials-response.ts'))
+      .alterUserScramCredentialsResponseCodec,
+  ApiVersionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./api-versions-request.ts')).apiVersionsRequestCodec,
+  ApiVersionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./api-versions-response.ts')).apiVersionsResponseCodec,
+  AssignReplicasToDirsRequest: async (): Promise<MessageCodec> =>
+    (await import('./assign-replicas-to-dirs-request.ts')).assignReplicasToDirsRequestCodec,
+  AssignReplicasToDirsResponse: async (): Promise<MessageCodec> =>
+    (await import('./assign-replicas-to-dirs-response.ts')).assignReplicasToDirsResponseCodec,
+  BeginQuorumEpochRequest: async (): Promise<MessageCodec> =>
+    (await import('./begin-quorum-epoch-request.ts')).beginQuorumEpochRequestCodec,
+  BeginQuorumEpochResponse: async (): Promise<MessageCodec> =>
+    (await import('./begin-quorum-epoch-response.ts')).beginQuorumEpochResponseCodec,
+  BrokerHeartbeatRequest: async (): Promise<MessageCodec> =>
+    (await import('./broker-heartbeat-request.ts')).brokerHeartbeatRequestCodec,
+  BrokerHeartbeatResponse: async (): Promise<MessageCodec> =>
+    (await import('./broker-heartbeat-response.ts')).brokerHeartbeatResponseCodec,
+  BrokerRegistrationRequest: async (): Promise<MessageCodec> =>
+    (await import('./broker-registration-request.ts')).brokerRegistrationRequestCodec,
+  BrokerRegistrationResponse: async (): Promise<MessageCodec> =>
+    (await import('./broker-registration-response.ts')).brokerRegistrationResponseCodec,
+  ConsumerGroupDescribeRequest: async (): Promise<MessageCodec> =>
+    (await import('./consumer-group-describe-request.ts')).consumerGroupDescribeRequestCodec,
+  ConsumerGroupDescribeResponse: async (): Promise<MessageCodec> =>
+    (await import('./consumer-group-describe-response.ts')).consumerGroupDescribeResponseCodec,
+  ConsumerGroupHeartbeatRequest: async (): Promise<MessageCodec> =>
+    (await import('./consumer-group-heartbeat-request.ts')).consumerGroupHeartbeatRequestCodec,
+  ConsumerGroupHeartbeatResponse: async (): Promise<MessageCodec> =>
+    (await import('./consumer-group-heartbeat-response.ts')).consumerGroupHeartbeatResponseCodec,
+  ConsumerProtocolAssignment: async (): Promise<MessageCodec> =>
+    (await import('./consumer-protocol-assignment.ts')).consumerProtocolAssignmentCodec,
+  ConsumerProtocolSubscription: async (): Promise<MessageCodec> =>
+    (await import('./consumer-protocol-subscription.ts')).consumerProtocolSubscriptionCodec,
+  ControlRecordTypeSchema: async (): Promise<MessageCodec> =>
+    (await import('./control-record-type-schema.ts')).controlRecordTypeSchemaCodec,
+  ControllerRegistrationRequest: async (): Promise<MessageCodec> =>
+    (await import('./controller-registration-request.ts')).controllerRegistrationRequestCodec,
+  ControllerRegistrationResponse: async (): Promise<MessageCodec> =>
+    (await import('./controller-registration-response.ts')).controllerRegistrationResponseCodec,
+  CreateAclsRequest: async (): Promise<MessageCodec> =>
+    (await import('./create-acls-request.ts')).createAclsRequestCodec,
+  CreateAclsResponse: async (): Promise<MessageCodec> =>
+    (await import('./create-acls-response.ts')).createAclsResponseCodec,
+  CreateDelegationTokenRequest: async (): Promise<MessageCodec> =>
+    (await import('./create-delegation-token-request.ts')).createDelegationTokenRequestCodec,
+  CreateDelegationTokenResponse: async (): Promise<MessageCodec> =>
+    (await import('./create-delegation-token-response.ts')).createDelegationTokenResponseCodec,
+  CreatePartitionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./create-partitions-request.ts')).createPartitionsRequestCodec,
+  CreatePartitionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./create-partitions-response.ts')).createPartitionsResponseCodec,
+  CreateTopicsRequest: async (): Promise<MessageCodec> =>
+    (await import('./create-topics-request.ts')).createTopicsRequestCodec,
+  CreateTopicsResponse: async (): Promise<MessageCodec> =>
+    (await import('./create-topics-response.ts')).createTopicsResponseCodec,
+  DefaultPrincipalData: async (): Promise<MessageCodec> =>
+    (await import('./default-principal-data.ts')).defaultPrincipalDataCodec,
+  DeleteAclsRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-acls-request.ts')).deleteAclsRequestCodec,
+  DeleteAclsResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-acls-response.ts')).deleteAclsResponseCodec,
+  DeleteGroupsRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-groups-request.ts')).deleteGroupsRequestCodec,
+  DeleteGroupsResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-groups-response.ts')).deleteGroupsResponseCodec,
+  DeleteRecordsRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-records-request.ts')).deleteRecordsRequestCodec,
+  DeleteRecordsResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-records-response.ts')).deleteRecordsResponseCodec,
+  DeleteShareGroupOffsetsRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-share-group-offsets-request.ts')).deleteShareGroupOffsetsRequestCodec,
+  DeleteShareGroupOffsetsResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-share-group-offsets-response.ts')).deleteShareGroupOffsetsResponseCodec,
+  DeleteShareGroupStateRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-share-group-state-request.ts')).deleteShareGroupStateRequestCodec,
+  DeleteShareGroupStateResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-share-group-state-response.ts')).deleteShareGroupStateResponseCodec,
+  DeleteTopicsRequest: async (): Promise<MessageCodec> =>
+    (await import('./delete-topics-request.ts')).deleteTopicsRequestCodec,
+  DeleteTopicsResponse: async (): Promise<MessageCodec> =>
+    (await import('./delete-topics-response.ts')).deleteTopicsResponseCodec,
+  DescribeAclsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-acls-request.ts')).describeAclsRequestCodec,
+  DescribeAclsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-acls-response.ts')).describeAclsResponseCodec,
+  DescribeClientQuotasRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-client-quotas-request.ts')).describeClientQuotasRequestCodec,
+  DescribeClientQuotasResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-client-quotas-response.ts')).describeClientQuotasResponseCodec,
+  DescribeClusterRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-cluster-request.ts')).describeClusterRequestCodec,
+  DescribeClusterResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-cluster-response.ts')).describeClusterResponseCodec,
+  DescribeConfigsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-configs-request.ts')).describeConfigsRequestCodec,
+  DescribeConfigsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-configs-response.ts')).describeConfigsResponseCodec,
+  DescribeDelegationTokenRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-delegation-token-request.ts')).describeDelegationTokenRequestCodec,
+  DescribeDelegationTokenResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-delegation-token-response.ts')).describeDelegationTokenResponseCodec,
+  DescribeGroupsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-groups-request.ts')).describeGroupsRequestCodec,
+  DescribeGroupsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-groups-response.ts')).describeGroupsResponseCodec,
+  DescribeLogDirsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-log-dirs-request.ts')).describeLogDirsRequestCodec,
+  DescribeLogDirsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-log-dirs-response.ts')).describeLogDirsResponseCodec,
+  DescribeProducersRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-producers-request.ts')).describeProducersRequestCodec,
+  DescribeProducersResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-producers-response.ts')).describeProducersResponseCodec,
+  DescribeQuorumRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-quorum-request.ts')).describeQuorumRequestCodec,
+  DescribeQuorumResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-quorum-response.ts')).describeQuorumResponseCodec,
+  DescribeShareGroupOffsetsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-share-group-offsets-request.ts'))
+      .describeShareGroupOffsetsRequestCodec,
+  DescribeShareGroupOffsetsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-share-group-offsets-response.ts'))
+      .describeShareGroupOffsetsResponseCodec,
+  DescribeTopicPartitionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-topic-partitions-request.ts')).describeTopicPartitionsRequestCodec,
+  DescribeTopicPartitionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-topic-partitions-response.ts')).describeTopicPartitionsResponseCodec,
+  DescribeTransactionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-transactions-request.ts')).describeTransactionsRequestCodec,
+  DescribeTransactionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-transactions-response.ts')).describeTransactionsResponseCodec,
+  DescribeUserScramCredentialsRequest: async (): Promise<MessageCodec> =>
+    (await import('./describe-user-scram-credentials-request.ts'))
+      .describeUserScramCredentialsRequestCodec,
+  DescribeUserScramCredentialsResponse: async (): Promise<MessageCodec> =>
+    (await import('./describe-user-scram-credentials-response.ts'))
+      .describeUserScramCredentialsResponseCodec,
+  ElectLeadersRequest: async (): Promise<MessageCodec> =>
+    (await import('./elect-leaders-request.ts')).electLeadersRequestCodec,
+  ElectLeadersResponse: async (): Promise<MessageCodec> =>
+    (await import('./elect-leaders-response.ts')).electLeadersResponseCodec,
+  EndQuorumEpochRequest: async (): Promise<MessageCodec> =>
+    (await import('./end-quorum-epoch-request.ts')).endQuorumEpochRequestCodec,
+  EndQuorumEpochResponse: async (): Promise<MessageCodec> =>
+    (await import('./end-quorum-epoch-response.ts')).endQuorumEpochResponseCodec,
+  EndTxnMarker: async (): Promise<MessageCodec> =>
+    (await import('./end-txn-marker.ts')).endTxnMarkerCodec,
+  EndTxnRequest: async (): Promise<MessageCodec> =>
+    (await import('./end-txn-request.ts')).endTxnRequestCodec,
+  EndTxnResponse: async (): Promise<MessageCodec> =>
+    (await import('./end-txn-response.ts')).endTxnResponseCodec,
+  EnvelopeRequest: async (): Promise<MessageCodec> =>
+    (await import('./envelope-request.ts')).envelopeRequestCodec,
+  EnvelopeResponse: async (): Promise<MessageCodec> =>
+    (await import('./envelope-response.ts')).envelopeResponseCodec,
+  ExpireDelegationTokenRequest: async (): Promise<MessageCodec> =>
+    (await import('./expire-delegation-token-request.ts')).expireDelegationTokenRequestCodec,
+  ExpireDelegationTokenResponse: async (): Promise<MessageCodec> =>
+    (await import('./expire-delegation-token-response.ts')).expireDelegationTokenResponseCodec,
+  FetchRequest: async (): Promise<MessageCodec> =>
+    (await import('./fetch-request.ts')).fetchRequestCodec,
+  FetchResponse: async (): Promise<MessageCodec> =>
+    (await import('./fetch-response.ts')).fetchResponseCodec,
+  FetchSnapshotRequest: async (): Promise<MessageCodec> =>
+    (await import('./fetch-snapshot-request.ts')).fetchSnapshotRequestCodec,
+  FetchSnapshotResponse: async (): Promise<MessageCodec> =>
+    (await import('./fetch-snapshot-response.ts')).fetchSnapshotResponseCodec,
+  FindCoordinatorRequest: async (): Promise<MessageCodec> =>
+    (await import('./find-coordinator-request.ts')).findCoordinatorRequestCodec,
+  FindCoordinatorResponse: async (): Promise<MessageCodec> =>
+    (await import('./find-coordinator-response.ts')).findCoordinatorResponseCodec,
+  GetTelemetrySubscriptionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./get-telemetry-subscriptions-request.ts'))
+      .getTelemetrySubscriptionsRequestCodec,
+  GetTelemetrySubscriptionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./get-telemetry-subscriptions-response.ts'))
+      .getTelemetrySubscriptionsResponseCodec,
+  HeartbeatRequest: async (): Promise<MessageCodec> =>
+    (await import('./heartbeat-request.ts')).heartbeatRequestCodec,
+  HeartbeatResponse: async (): Promise<MessageCodec> =>
+    (await import('./heartbeat-response.ts')).heartbeatResponseCodec,
+  IncrementalAlterConfigsRequest: async (): Promise<MessageCodec> =>
+    (await import('./incremental-alter-configs-request.ts')).incrementalAlterConfigsRequestCodec,
+  IncrementalAlterConfigsResponse: async (): Promise<MessageCodec> =>
+    (await import('./incremental-alter-configs-response.ts')).incrementalAlterConfigsResponseCodec,
+  InitProducerIdRequest: async (): Promise<MessageCodec> =>
+    (await import('./init-producer-id-request.ts')).initProducerIdRequestCodec,
+  InitProducerIdResponse: async (): Promise<MessageCodec> =>
+    (await import('./init-producer-id-response.ts')).initProducerIdResponseCodec,
+  InitializeShareGroupStateRequest: async (): Promise<MessageCodec> =>
+    (await import('./initialize-share-group-state-request.ts'))
+      .initializeShareGroupStateRequestCodec,
+  InitializeShareGroupStateResponse: async (): Promise<MessageCodec> =>
+    (await import('./initialize-share-group-state-response.ts'))
+      .initializeShareGroupStateResponseCodec,
+  JoinGroupRequest: async (): Promise<MessageCodec> =>
+    (await import('./join-group-request.ts')).joinGroupRequestCodec,
+  JoinGroupResponse: async (): Promise<MessageCodec> =>
+    (await import('./join-group-response.ts')).joinGroupResponseCodec,
+  KRaftVersionRecord: async (): Promise<MessageCodec> =>
+    (await import('./kraft-version-record.ts')).kRaftVersionRecordCodec,
+  LeaderChangeMessage: async (): Promise<MessageCodec> =>
+    (await import('./leader-change-message.ts')).leaderChangeMessageCodec,
+  LeaveGroupRequest: async (): Promise<MessageCodec> =>
+    (await import('./leave-group-request.ts')).leaveGroupRequestCodec,
+  LeaveGroupResponse: async (): Promise<MessageCodec> =>
+    (await import('./leave-group-response.ts')).leaveGroupResponseCodec,
+  ListConfigResourcesRequest: async (): Promise<MessageCodec> =>
+    (await import('./list-config-resources-request.ts')).listConfigResourcesRequestCodec,
+  ListConfigResourcesResponse: async (): Promise<MessageCodec> =>
+    (await import('./list-config-resources-response.ts')).listConfigResourcesResponseCodec,
+  ListGroupsRequest: async (): Promise<MessageCodec> =>
+    (await import('./list-groups-request.ts')).listGroupsRequestCodec,
+  ListGroupsResponse: async (): Promise<MessageCodec> =>
+    (await import('./list-groups-response.ts')).listGroupsResponseCodec,
+  ListOffsetsRequest: async (): Promise<MessageCodec> =>
+    (await import('./list-offsets-request.ts')).listOffsetsRequestCodec,
+  ListOffsetsResponse: async (): Promise<MessageCodec> =>
+    (await import('./list-offsets-response.ts')).listOffsetsResponseCodec,
+  ListPartitionReassignmentsRequest: async (): Promise<MessageCodec> =>
+    (await import('./list-partition-reassignments-request.ts'))
+      .listPartitionReassignmentsRequestCodec,
+  ListPartitionReassignmentsResponse: async (): Promise<MessageCodec> =>
+    (await import('./list-partition-reassignments-response.ts'))
+      .listPartitionReassignmentsResponseCodec,
+  ListTransactionsRequest: async (): Promise<MessageCodec> =>
+    (await import('./list-transactions-request.ts')).listTransactionsRequestCodec,
+  ListTransactionsResponse: async (): Promise<MessageCodec> =>
+    (await import('./list-transactions-response.ts')).listTransactionsResponseCodec,
+  MetadataRequest: async (): Promise<MessageCodec> =>
+    (await import('./metadata-request.ts')).metadataRequestCodec,
+  MetadataResponse: async (): Promise<MessageCodec> =>
+    (await import('./metadata-response.ts')).metadataResponseCodec,
+  OffsetCommitRequest: async (): Promise<MessageCodec> =>
+    (await import('./offset-commit-request.ts')).offsetCommitRequestCodec,
+  OffsetCommitResponse: async (): Promise<MessageCodec> =>
+    (await import('./offset-commit-response.ts')).offsetCommitResponseCodec,
+  OffsetDeleteRequest: async (): Promise<MessageCodec> =>
+    (await import('./offset-delete-request.ts')).offsetDeleteRequestCodec,
+  OffsetDeleteResponse: async (): Promise<MessageCodec> =>
+    (await import('./offset-delete-response.ts')).offsetDeleteResponseCodec,
+  OffsetFetchRequest: async (): Promise<MessageCodec> =>
+    (await import('./offset-fetch-request.ts')).offsetFetchRequestCodec,
+  OffsetFetchResponse: async (): Promise<MessageCodec> =>
+    (await import('./offset-fetch-response.ts')).offsetFetchResponseCodec,
+  OffsetForLeaderEpochRequest: async (): Promise<MessageCodec> =>
+    (await import('./offset-for-leader-epoch-request.ts')).offsetForLeaderEpochRequestCodec,
+  OffsetForLeaderEpochResponse: async (): Promise<MessageCodec> =>
+    (await import('./offset-for-leader-epoch-response.ts')).offsetForLeaderEpochResponseCodec,
+  ProduceRequest: async (): Promise<MessageCodec> =>
+    (await import('./produce-request.ts')).produceRequestCodec,
+  ProduceResponse: async (): Promise<MessageCodec> =>
+    (await import('./produce-response.ts')).produceResponseCodec,
+  PushTelemetryRequest: async (): Promise<MessageCodec> =>
+    (await import('./push-telemetry-request.ts')).pushTelemetryRequestCodec,
+  PushTelemetryResponse: async (): Promise<MessageCodec> =>
+    (await import('./push-telemetry-response.ts')).pushTelemetryResponseCodec,
+  ReadShareGroupStateRequest: async (): Promise<MessageCodec> =>
+    (await import('./read-share-group-state-request.ts')).readShareGroupStateRequestCodec,
+  ReadShareGroupStateResponse: async (): Promise<MessageCodec> =>
+    (await import('./read-share-group-state-response.ts')).readShareGroupStateResponseCodec,
+  ReadShareGroupStateSummaryRequest: async (): Promise<MessageCodec> =>
+    (await import('./read-share-group-state-summary-request.ts'))
+      .readShareGroupStateSummaryRequestCodec,
+  ReadShareGroupStateSummaryResponse: async (): Promise<MessageCodec> =>
+    (await import('./read-share-group-state-summary-response.ts'))
+      .readShareGroupStateSummaryResponseCodec,
+  RemoveRaftVoterRequest: async (): Promise<MessageCodec> =>
+    (await import('./remove-raft-voter-request.ts')).removeRaftVoterRequestCodec,
+  RemoveRaftVoterResponse: async (): Promise<MessageCodec> =>
+    (await import('./remove-raft-voter-response.ts')).removeRaftVoterResponseCodec,
+  RenewDelegationTokenRequest: async (): Promise<MessageCodec> =>
+    (await import('./renew-delegation-token-request.ts')).renewDelegationTokenRequestCodec,
+  RenewDelegationTokenResponse: async (): Promise<MessageCodec> =>
+    (await import('./renew-delegation-token-response.ts')).renewDelegationTokenResponseCodec,
+  RequestHeader: async (): Promise<MessageCodec> =>
+    (await import('./request-header.ts')).requestHeaderCodec,
+  ResponseHeader: async (): Promise<MessageCodec> =>
+    (await import('./response-header.ts')).responseHeaderCodec,
+  SaslAuthenticateRequest: async (): Promise<MessageCodec> =>
+    (await import('./sasl-authenticate-request.ts')).saslAuthenticateRequestCodec,
+  SaslAuthenticateResponse: async (): Promise<MessageCodec> =>
+    (await import('./sasl-authenticate-response.ts')).saslAuthenticateResponseCodec,
+  SaslHandshakeRequest: async (): Promise<MessageCodec> =>
+    (await import('./sasl-handshake-request.ts')).saslHandshakeRequestCodec,
+  SaslHandshakeResponse: async (): Promise<MessageCodec> =>
+    (await import('./sasl-handshake-response.ts')).saslHandshakeResponseCodec,
+  ShareAcknowledgeRequest: async (): Promise<MessageCodec> =>
+    (await import('./share-acknowledge-request.ts')).shareAcknowledgeRequestCodec,
+  ShareAcknowledgeResponse: async (): Promise<MessageCodec> =>
+    (await import('./share-acknowledge-response.ts')).shareAcknowledgeResponseCodec,
+  ShareFetchRequest: async (): Promise<MessageCodec> =>
+    (await import('./share-fetch-request.ts')).shareFetchRequestCodec,
+  ShareFetchResponse: async (): Promise<MessageCodec> =>
+    (await import('./share-fetch-response.ts')).shareFetchResponseCodec,
+  ShareGroupDescribeRequest: async (): Promise<MessageCodec> =>
+    (await import('./share-group-describe-request.ts')).shareGroupDescribeRequestCodec,
+  ShareGroupDescribeResponse: async (): Promise<MessageCodec> =>
+    (await import('./share-group-describe-response.ts')).shareGroupDescribeResponseCodec,
+  ShareGroupHeartbeatRequest: async (): Promise<MessageCodec> =>
+    (await import('./share-group-heartbeat-request.ts')).shareGroupHeartbeatRequestCodec,
+  ShareGroupHeartbeatResponse: async (): Promise<MessageCodec> =>
+    (await import('./share-group-heartbeat-response.ts')).shareGroupHeartbeatResponseCodec,
+  SnapshotFooterRecord: async (): Promise<MessageCodec> =>
+    (await import('./snapshot-footer-record.ts')).snapshotFooterRecordCodec,
+  SnapshotHeaderRecord: async (): Promise<MessageCodec> =>
+    (await import('./snapshot-header-record.ts')).snapshotHeaderRecordCodec,
+  StreamsGroupDescribeRequest: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-describe-request.ts')).streamsGroupDescribeRequestCodec,
+  StreamsGroupDescribeResponse: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-describe-response.ts')).streamsGroupDescribeResponseCodec,
+  StreamsGroupHeartbeatRequest: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-heartbeat-request.ts')).streamsGroupHeartbeatRequestCodec,
+  StreamsGroupHeartbeatResponse: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-heartbeat-response.ts')).streamsGroupHeartbeatResponseCodec,
+  StreamsGroupTopologyDescriptionUpdateRequest: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-topology-description-update-request.ts'))
+      .streamsGroupTopologyDescriptionUpdateRequestCodec,
+  StreamsGroupTopologyDescriptionUpdateResponse: async (): Promise<MessageCodec> =>
+    (await import('./streams-group-topology-description-update-response.ts'))
+      .streamsGroupTopologyDescriptionUpdateResponseCodec,
+  SyncGroupRequest: async (): Promise<MessageCodec> =>
+    (await import('./sync-group-request.ts')).syncGroupRequestCodec,
+  SyncGroupResponse: async (): Promise<MessageCodec> =>
+    (await import('./sync-group-response.ts')).syncGroupResponseCodec,
+  TxnOffsetCommitRequest: async (): Promise<MessageCodec> =>
+    (await import('./txn-offset-commit-request.ts')).txnOffsetCommitRequestCodec,
+  TxnOffsetCommitResponse: async (): Promise<MessageCodec> =>
+    (await import('./txn-offset-commit-response.ts')).txnOffsetCommitResponseCodec,
+  UnregisterBrokerRequest: async (): Promise<MessageCodec> =>
+    (await import('./unregister-broker-request.ts')).unregisterBrokerRequestCodec,
+  UnregisterBrokerResponse: async (): Promise<MessageCodec> =>
+    (await import('./unregister-broker-response.ts')).unregisterBrokerResponseCodec,
+  UnregisterControllerRequest: async (): Promise<MessageCodec> =>
+    (await import('./unregister-controller-request.ts')).unregisterControllerRequestCodec,
+  UnregisterControllerResponse: async (): Promise<MessageCodec> =>
+    (await import('./unregister-controller-response.ts')).unregisterControllerResponseCodec,
+  UpdateFeaturesRequest: async (): Promise<MessageCodec> =>
+    (await import('./update-features-request.ts')).updateFeaturesRequestCodec,
+  UpdateFeaturesResponse: async (): Promise<MessageCodec> =>
+    (await import('./update-features-response.ts')).updateFeaturesResponseCodec,
+  UpdateRaftVoterRequest: async (): Promise<MessageCodec> =>
+    (await import('./update-raft-voter-request.ts')).updateRaftVoterRequestCodec,
+  UpdateRaftVoterResponse: async (): Promise<MessageCodec> =>
+    (await import('./update-raft-voter-response.ts')).updateRaftVoterResponseCodec,
+  VoteRequest: async (): Promise<MessageCodec> =>
+    (await import('./vote-request.ts')).voteRequestCodec,
+  VoteResponse: async (): Promise<MessageCodec> =>
+    (await import('./vote-response.ts')).voteResponseCodec,
+  VotersRecord: async (): Promise<MessageCodec> =>
+    (await import('./voters-record.ts')).votersRecordCodec,
+  WriteShareGroupStateRequest: async (): Promise<MessageCodec> =>
+    (await import('./write-share-group-state-request.ts')).writeShareGroupStateRequestCodec,
+  WriteShareGroupStateResponse: async (): Promise<MessageCodec> =>
+    (await import('./write-share-group-state-response.ts')).writeShareGroupStateResponseCodec,
+  WriteTxnMarkersRequest: async (): Promise<MessageCodec> =>
+    (await import('./write-txn-markers-request.ts')).writeTxnMarkersRequestCodec,
+  WriteTxnMarkersResponse: async (): Promise<MessageCodec> =>
+    (await import('./write-txn-markers-response.ts')).writeTxnMarkersResponseCodec,
 };
 
 export type MessageName = keyof typeof loaders;

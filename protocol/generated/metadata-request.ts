@@ -30,14 +30,36 @@ export function createMetadataRequest(fields: Partial<MetadataRequest> = {}): Me
 export function decodeMetadataRequest(reader: Reader, version: number): MetadataRequest {
   reader.beginMessage('MetadataRequest', version, 0, 13);
   const flexible = version >= 9;
-  const topicsCount = version >= 1 ? (flexible ? reader.readCompactNullableArrayLength(2, 'MetadataRequest.topics') : reader.readNullableArrayLength(2, 'MetadataRequest.topics')) : (flexible ? reader.readCompactArrayLength(2, 'MetadataRequest.topics') : reader.readArrayLength(2, 'MetadataRequest.topics'));
+  const topicsCount =
+    version >= 1
+      ? flexible
+        ? reader.readCompactNullableArrayLength(2, 'MetadataRequest.topics')
+        : reader.readNullableArrayLength(2, 'MetadataRequest.topics')
+      : flexible
+        ? reader.readCompactArrayLength(2, 'MetadataRequest.topics')
+        : reader.readArrayLength(2, 'MetadataRequest.topics');
   const topics: MetadataRequestTopic[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeMetadataRequestTopic(reader, version));
-  const allowAutoTopicCreation: boolean = version >= 4 ? reader.readBoolean('MetadataRequest.allowAutoTopicCreation') : true;
-  const includeClusterAuthorizedOperations: boolean = version >= 8 && version <= 10 ? reader.readBoolean('MetadataRequest.includeClusterAuthorizedOperations') : false;
-  const includeTopicAuthorizedOperations: boolean = version >= 8 ? reader.readBoolean('MetadataRequest.includeTopicAuthorizedOperations') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataRequest') : undefined;
-  return { topics, allowAutoTopicCreation, includeClusterAuthorizedOperations, includeTopicAuthorizedOperations, unknownTags };
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeMetadataRequestTopic(reader, version));
+  }
+  const allowAutoTopicCreation: boolean =
+    version >= 4 ? reader.readBoolean('MetadataRequest.allowAutoTopicCreation') : true;
+  const includeClusterAuthorizedOperations: boolean =
+    version >= 8 && version <= 10
+      ? reader.readBoolean('MetadataRequest.includeClusterAuthorizedOperations')
+      : false;
+  const includeTopicAuthorizedOperations: boolean =
+    version >= 8 ? reader.readBoolean('MetadataRequest.includeTopicAuthorizedOperations') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataRequest')
+    : undefined;
+  return {
+    topics,
+    allowAutoTopicCreation,
+    includeClusterAuthorizedOperations,
+    includeTopicAuthorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeMetadataRequest(
@@ -47,7 +69,13 @@ export function encodeMetadataRequest(
 ): void {
   writer.beginMessage('MetadataRequest', version, 0, 13);
   const flexible = version >= 9;
-  version >= 1 ? (flexible ? writer.writeCompactNullableArrayLength(message.topics, 'MetadataRequest.topics') : writer.writeNullableArrayLength(message.topics, 'MetadataRequest.topics')) : (flexible ? writer.writeCompactArrayLength(message.topics, 'MetadataRequest.topics') : writer.writeArrayLength(message.topics, 'MetadataRequest.topics'));
+  version >= 1
+    ? flexible
+      ? writer.writeCompactNullableArrayLength(message.topics, 'MetadataRequest.topics')
+      : writer.writeNullableArrayLength(message.topics, 'MetadataRequest.topics')
+    : flexible
+      ? writer.writeCompactArrayLength(message.topics, 'MetadataRequest.topics')
+      : writer.writeArrayLength(message.topics, 'MetadataRequest.topics');
   for (const item of message.topics ?? []) encodeMetadataRequestTopic(writer, item, version);
   if (version >= 4) {
     writer.writeBoolean(message.allowAutoTopicCreation, 'MetadataRequest.allowAutoTopicCreation');
@@ -55,12 +83,18 @@ export function encodeMetadataRequest(
     throw writer.unsupportedField('MetadataRequest.allowAutoTopicCreation');
   }
   if (version >= 8 && version <= 10) {
-    writer.writeBoolean(message.includeClusterAuthorizedOperations, 'MetadataRequest.includeClusterAuthorizedOperations');
+    writer.writeBoolean(
+      message.includeClusterAuthorizedOperations,
+      'MetadataRequest.includeClusterAuthorizedOperations',
+    );
   } else if (message.includeClusterAuthorizedOperations) {
     throw writer.unsupportedField('MetadataRequest.includeClusterAuthorizedOperations');
   }
   if (version >= 8) {
-    writer.writeBoolean(message.includeTopicAuthorizedOperations, 'MetadataRequest.includeTopicAuthorizedOperations');
+    writer.writeBoolean(
+      message.includeTopicAuthorizedOperations,
+      'MetadataRequest.includeTopicAuthorizedOperations',
+    );
   } else if (message.includeTopicAuthorizedOperations) {
     throw writer.unsupportedField('MetadataRequest.includeTopicAuthorizedOperations');
   }
@@ -78,7 +112,9 @@ export interface MetadataRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createMetadataRequestTopic(fields: Partial<MetadataRequestTopic> = {}): MetadataRequestTopic {
+export function createMetadataRequestTopic(
+  fields: Partial<MetadataRequestTopic> = {},
+): MetadataRequestTopic {
   return {
     topicId: fields.topicId ?? zeroUuid,
     name: fields.name === undefined ? '' : fields.name,
@@ -88,9 +124,19 @@ export function createMetadataRequestTopic(fields: Partial<MetadataRequestTopic>
 
 export function decodeMetadataRequestTopic(reader: Reader, version: number): MetadataRequestTopic {
   const flexible = version >= 9;
-  const topicId: string = version >= 10 ? reader.readUuid('MetadataRequestTopic.topicId') : zeroUuid;
-  const name: string | null = version >= 10 ? (flexible ? reader.readCompactNullableString('MetadataRequestTopic.name') : reader.readNullableString('MetadataRequestTopic.name')) : (flexible ? reader.readCompactString('MetadataRequestTopic.name') : reader.readString('MetadataRequestTopic.name'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataRequestTopic') : undefined;
+  const topicId: string =
+    version >= 10 ? reader.readUuid('MetadataRequestTopic.topicId') : zeroUuid;
+  const name: string | null =
+    version >= 10
+      ? flexible
+        ? reader.readCompactNullableString('MetadataRequestTopic.name')
+        : reader.readNullableString('MetadataRequestTopic.name')
+      : flexible
+        ? reader.readCompactString('MetadataRequestTopic.name')
+        : reader.readString('MetadataRequestTopic.name');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataRequestTopic')
+    : undefined;
   return { topicId, name, unknownTags };
 }
 
@@ -103,7 +149,13 @@ export function encodeMetadataRequestTopic(
   if (version >= 10) {
     writer.writeUuid(message.topicId, 'MetadataRequestTopic.topicId');
   }
-  version >= 10 ? (flexible ? writer.writeCompactNullableString(message.name, 'MetadataRequestTopic.name') : writer.writeNullableString(message.name, 'MetadataRequestTopic.name')) : (flexible ? writer.writeCompactString(message.name, 'MetadataRequestTopic.name') : writer.writeString(message.name, 'MetadataRequestTopic.name'));
+  version >= 10
+    ? flexible
+      ? writer.writeCompactNullableString(message.name, 'MetadataRequestTopic.name')
+      : writer.writeNullableString(message.name, 'MetadataRequestTopic.name')
+    : flexible
+      ? writer.writeCompactString(message.name, 'MetadataRequestTopic.name')
+      : writer.writeString(message.name, 'MetadataRequestTopic.name');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'MetadataRequestTopic.unknownTags');
   } else {

@@ -36,17 +36,48 @@ export function createMetadataResponse(fields: Partial<MetadataResponse> = {}): 
 export function decodeMetadataResponse(reader: Reader, version: number): MetadataResponse {
   reader.beginMessage('MetadataResponse', version, 0, 13);
   const flexible = version >= 9;
-  const throttleTimeMs: number = version >= 3 ? reader.readInt32('MetadataResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 3 ? reader.readInt32('MetadataResponse.throttleTimeMs') : 0;
+  const brokersCount = flexible
+    ? reader.readCompactArrayLength(10, 'MetadataResponse.brokers')
+    : reader.readArrayLength(10, 'MetadataResponse.brokers');
   const brokers: MetadataResponseBroker[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(10, 'MetadataResponse.brokers') : reader.readArrayLength(10, 'MetadataResponse.brokers')); count > 0; count--) brokers.push(decodeMetadataResponseBroker(reader, version));
-  const clusterId: string | null = version >= 2 ? (flexible ? reader.readCompactNullableString('MetadataResponse.clusterId') : reader.readNullableString('MetadataResponse.clusterId')) : null;
-  const controllerId: number = version >= 1 ? reader.readInt32('MetadataResponse.controllerId') : -1;
+  for (let left = brokersCount; left > 0; left--) {
+    brokers.push(decodeMetadataResponseBroker(reader, version));
+  }
+  const clusterId: string | null =
+    version >= 2
+      ? flexible
+        ? reader.readCompactNullableString('MetadataResponse.clusterId')
+        : reader.readNullableString('MetadataResponse.clusterId')
+      : null;
+  const controllerId: number =
+    version >= 1 ? reader.readInt32('MetadataResponse.controllerId') : -1;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(8, 'MetadataResponse.topics')
+    : reader.readArrayLength(8, 'MetadataResponse.topics');
   const topics: MetadataResponseTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(8, 'MetadataResponse.topics') : reader.readArrayLength(8, 'MetadataResponse.topics')); count > 0; count--) topics.push(decodeMetadataResponseTopic(reader, version));
-  const clusterAuthorizedOperations: number = version >= 8 && version <= 10 ? reader.readInt32('MetadataResponse.clusterAuthorizedOperations') : -2147483648;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeMetadataResponseTopic(reader, version));
+  }
+  const clusterAuthorizedOperations: number =
+    version >= 8 && version <= 10
+      ? reader.readInt32('MetadataResponse.clusterAuthorizedOperations')
+      : -2147483648;
   const errorCode: number = version >= 13 ? reader.readInt16('MetadataResponse.errorCode') : 0;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataResponse') : undefined;
-  return { throttleTimeMs, brokers, clusterId, controllerId, topics, clusterAuthorizedOperations, errorCode, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataResponse')
+    : undefined;
+  return {
+    throttleTimeMs,
+    brokers,
+    clusterId,
+    controllerId,
+    topics,
+    clusterAuthorizedOperations,
+    errorCode,
+    unknownTags,
+  };
 }
 
 export function encodeMetadataResponse(
@@ -59,18 +90,27 @@ export function encodeMetadataResponse(
   if (version >= 3) {
     writer.writeInt32(message.throttleTimeMs, 'MetadataResponse.throttleTimeMs');
   }
-  (flexible ? writer.writeCompactArrayLength(message.brokers, 'MetadataResponse.brokers') : writer.writeArrayLength(message.brokers, 'MetadataResponse.brokers'));
+  flexible
+    ? writer.writeCompactArrayLength(message.brokers, 'MetadataResponse.brokers')
+    : writer.writeArrayLength(message.brokers, 'MetadataResponse.brokers');
   for (const item of message.brokers) encodeMetadataResponseBroker(writer, item, version);
   if (version >= 2) {
-    (flexible ? writer.writeCompactNullableString(message.clusterId, 'MetadataResponse.clusterId') : writer.writeNullableString(message.clusterId, 'MetadataResponse.clusterId'));
+    flexible
+      ? writer.writeCompactNullableString(message.clusterId, 'MetadataResponse.clusterId')
+      : writer.writeNullableString(message.clusterId, 'MetadataResponse.clusterId');
   }
   if (version >= 1) {
     writer.writeInt32(message.controllerId, 'MetadataResponse.controllerId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'MetadataResponse.topics') : writer.writeArrayLength(message.topics, 'MetadataResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'MetadataResponse.topics')
+    : writer.writeArrayLength(message.topics, 'MetadataResponse.topics');
   for (const item of message.topics) encodeMetadataResponseTopic(writer, item, version);
   if (version >= 8 && version <= 10) {
-    writer.writeInt32(message.clusterAuthorizedOperations, 'MetadataResponse.clusterAuthorizedOperations');
+    writer.writeInt32(
+      message.clusterAuthorizedOperations,
+      'MetadataResponse.clusterAuthorizedOperations',
+    );
   } else if (message.clusterAuthorizedOperations !== -2147483648) {
     throw writer.unsupportedField('MetadataResponse.clusterAuthorizedOperations');
   }
@@ -93,7 +133,9 @@ export interface MetadataResponseBroker {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createMetadataResponseBroker(fields: Partial<MetadataResponseBroker> = {}): MetadataResponseBroker {
+export function createMetadataResponseBroker(
+  fields: Partial<MetadataResponseBroker> = {},
+): MetadataResponseBroker {
   return {
     nodeId: fields.nodeId ?? 0,
     host: fields.host ?? '',
@@ -103,13 +145,25 @@ export function createMetadataResponseBroker(fields: Partial<MetadataResponseBro
   };
 }
 
-export function decodeMetadataResponseBroker(reader: Reader, version: number): MetadataResponseBroker {
+export function decodeMetadataResponseBroker(
+  reader: Reader,
+  version: number,
+): MetadataResponseBroker {
   const flexible = version >= 9;
   const nodeId: number = reader.readInt32('MetadataResponseBroker.nodeId');
-  const host: string = (flexible ? reader.readCompactString('MetadataResponseBroker.host') : reader.readString('MetadataResponseBroker.host'));
+  const host: string = flexible
+    ? reader.readCompactString('MetadataResponseBroker.host')
+    : reader.readString('MetadataResponseBroker.host');
   const port: number = reader.readInt32('MetadataResponseBroker.port');
-  const rack: string | null = version >= 1 ? (flexible ? reader.readCompactNullableString('MetadataResponseBroker.rack') : reader.readNullableString('MetadataResponseBroker.rack')) : null;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataResponseBroker') : undefined;
+  const rack: string | null =
+    version >= 1
+      ? flexible
+        ? reader.readCompactNullableString('MetadataResponseBroker.rack')
+        : reader.readNullableString('MetadataResponseBroker.rack')
+      : null;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataResponseBroker')
+    : undefined;
   return { nodeId, host, port, rack, unknownTags };
 }
 
@@ -120,10 +174,14 @@ export function encodeMetadataResponseBroker(
 ): void {
   const flexible = version >= 9;
   writer.writeInt32(message.nodeId, 'MetadataResponseBroker.nodeId');
-  (flexible ? writer.writeCompactString(message.host, 'MetadataResponseBroker.host') : writer.writeString(message.host, 'MetadataResponseBroker.host'));
+  flexible
+    ? writer.writeCompactString(message.host, 'MetadataResponseBroker.host')
+    : writer.writeString(message.host, 'MetadataResponseBroker.host');
   writer.writeInt32(message.port, 'MetadataResponseBroker.port');
   if (version >= 1) {
-    (flexible ? writer.writeCompactNullableString(message.rack, 'MetadataResponseBroker.rack') : writer.writeNullableString(message.rack, 'MetadataResponseBroker.rack'));
+    flexible
+      ? writer.writeCompactNullableString(message.rack, 'MetadataResponseBroker.rack')
+      : writer.writeNullableString(message.rack, 'MetadataResponseBroker.rack');
   }
   if (flexible) {
     writer.writeTags(message.unknownTags, 'MetadataResponseBroker.unknownTags');
@@ -143,7 +201,9 @@ export interface MetadataResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createMetadataResponseTopic(fields: Partial<MetadataResponseTopic> = {}): MetadataResponseTopic {
+export function createMetadataResponseTopic(
+  fields: Partial<MetadataResponseTopic> = {},
+): MetadataResponseTopic {
   return {
     errorCode: fields.errorCode ?? 0,
     name: fields.name === undefined ? '' : fields.name,
@@ -155,17 +215,47 @@ export function createMetadataResponseTopic(fields: Partial<MetadataResponseTopi
   };
 }
 
-export function decodeMetadataResponseTopic(reader: Reader, version: number): MetadataResponseTopic {
+export function decodeMetadataResponseTopic(
+  reader: Reader,
+  version: number,
+): MetadataResponseTopic {
   const flexible = version >= 9;
   const errorCode: number = reader.readInt16('MetadataResponseTopic.errorCode');
-  const name: string | null = version >= 12 ? (flexible ? reader.readCompactNullableString('MetadataResponseTopic.name') : reader.readNullableString('MetadataResponseTopic.name')) : (flexible ? reader.readCompactString('MetadataResponseTopic.name') : reader.readString('MetadataResponseTopic.name'));
-  const topicId: string = version >= 10 ? reader.readUuid('MetadataResponseTopic.topicId') : zeroUuid;
-  const isInternal: boolean = version >= 1 ? reader.readBoolean('MetadataResponseTopic.isInternal') : false;
+  const name: string | null =
+    version >= 12
+      ? flexible
+        ? reader.readCompactNullableString('MetadataResponseTopic.name')
+        : reader.readNullableString('MetadataResponseTopic.name')
+      : flexible
+        ? reader.readCompactString('MetadataResponseTopic.name')
+        : reader.readString('MetadataResponseTopic.name');
+  const topicId: string =
+    version >= 10 ? reader.readUuid('MetadataResponseTopic.topicId') : zeroUuid;
+  const isInternal: boolean =
+    version >= 1 ? reader.readBoolean('MetadataResponseTopic.isInternal') : false;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(18, 'MetadataResponseTopic.partitions')
+    : reader.readArrayLength(18, 'MetadataResponseTopic.partitions');
   const partitions: MetadataResponsePartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(18, 'MetadataResponseTopic.partitions') : reader.readArrayLength(18, 'MetadataResponseTopic.partitions')); count > 0; count--) partitions.push(decodeMetadataResponsePartition(reader, version));
-  const topicAuthorizedOperations: number = version >= 8 ? reader.readInt32('MetadataResponseTopic.topicAuthorizedOperations') : -2147483648;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataResponseTopic') : undefined;
-  return { errorCode, name, topicId, isInternal, partitions, topicAuthorizedOperations, unknownTags };
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeMetadataResponsePartition(reader, version));
+  }
+  const topicAuthorizedOperations: number =
+    version >= 8
+      ? reader.readInt32('MetadataResponseTopic.topicAuthorizedOperations')
+      : -2147483648;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataResponseTopic')
+    : undefined;
+  return {
+    errorCode,
+    name,
+    topicId,
+    isInternal,
+    partitions,
+    topicAuthorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeMetadataResponseTopic(
@@ -175,17 +265,28 @@ export function encodeMetadataResponseTopic(
 ): void {
   const flexible = version >= 9;
   writer.writeInt16(message.errorCode, 'MetadataResponseTopic.errorCode');
-  version >= 12 ? (flexible ? writer.writeCompactNullableString(message.name, 'MetadataResponseTopic.name') : writer.writeNullableString(message.name, 'MetadataResponseTopic.name')) : (flexible ? writer.writeCompactString(message.name, 'MetadataResponseTopic.name') : writer.writeString(message.name, 'MetadataResponseTopic.name'));
+  version >= 12
+    ? flexible
+      ? writer.writeCompactNullableString(message.name, 'MetadataResponseTopic.name')
+      : writer.writeNullableString(message.name, 'MetadataResponseTopic.name')
+    : flexible
+      ? writer.writeCompactString(message.name, 'MetadataResponseTopic.name')
+      : writer.writeString(message.name, 'MetadataResponseTopic.name');
   if (version >= 10) {
     writer.writeUuid(message.topicId, 'MetadataResponseTopic.topicId');
   }
   if (version >= 1) {
     writer.writeBoolean(message.isInternal, 'MetadataResponseTopic.isInternal');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'MetadataResponseTopic.partitions') : writer.writeArrayLength(message.partitions, 'MetadataResponseTopic.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'MetadataResponseTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'MetadataResponseTopic.partitions');
   for (const item of message.partitions) encodeMetadataResponsePartition(writer, item, version);
   if (version >= 8) {
-    writer.writeInt32(message.topicAuthorizedOperations, 'MetadataResponseTopic.topicAuthorizedOperations');
+    writer.writeInt32(
+      message.topicAuthorizedOperations,
+      'MetadataResponseTopic.topicAuthorizedOperations',
+    );
   } else if (message.topicAuthorizedOperations !== -2147483648) {
     throw writer.unsupportedField('MetadataResponseTopic.topicAuthorizedOperations');
   }
@@ -208,7 +309,9 @@ export interface MetadataResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createMetadataResponsePartition(fields: Partial<MetadataResponsePartition> = {}): MetadataResponsePartition {
+export function createMetadataResponsePartition(
+  fields: Partial<MetadataResponsePartition> = {},
+): MetadataResponsePartition {
   return {
     errorCode: fields.errorCode ?? 0,
     partitionIndex: fields.partitionIndex ?? 0,
@@ -221,20 +324,53 @@ export function createMetadataResponsePartition(fields: Partial<MetadataResponse
   };
 }
 
-export function decodeMetadataResponsePartition(reader: Reader, version: number): MetadataResponsePartition {
+export function decodeMetadataResponsePartition(
+  reader: Reader,
+  version: number,
+): MetadataResponsePartition {
   const flexible = version >= 9;
   const errorCode: number = reader.readInt16('MetadataResponsePartition.errorCode');
   const partitionIndex: number = reader.readInt32('MetadataResponsePartition.partitionIndex');
   const leaderId: number = reader.readInt32('MetadataResponsePartition.leaderId');
-  const leaderEpoch: number = version >= 7 ? reader.readInt32('MetadataResponsePartition.leaderEpoch') : -1;
+  const leaderEpoch: number =
+    version >= 7 ? reader.readInt32('MetadataResponsePartition.leaderEpoch') : -1;
+  const replicaNodesCount = flexible
+    ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.replicaNodes')
+    : reader.readArrayLength(4, 'MetadataResponsePartition.replicaNodes');
   const replicaNodes: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.replicaNodes') : reader.readArrayLength(4, 'MetadataResponsePartition.replicaNodes')); count > 0; count--) replicaNodes.push(reader.readInt32('MetadataResponsePartition.replicaNodes'));
+  for (let left = replicaNodesCount; left > 0; left--) {
+    replicaNodes.push(reader.readInt32('MetadataResponsePartition.replicaNodes'));
+  }
+  const isrNodesCount = flexible
+    ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.isrNodes')
+    : reader.readArrayLength(4, 'MetadataResponsePartition.isrNodes');
   const isrNodes: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.isrNodes') : reader.readArrayLength(4, 'MetadataResponsePartition.isrNodes')); count > 0; count--) isrNodes.push(reader.readInt32('MetadataResponsePartition.isrNodes'));
+  for (let left = isrNodesCount; left > 0; left--) {
+    isrNodes.push(reader.readInt32('MetadataResponsePartition.isrNodes'));
+  }
+  const offlineReplicasCount =
+    version >= 5
+      ? flexible
+        ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.offlineReplicas')
+        : reader.readArrayLength(4, 'MetadataResponsePartition.offlineReplicas')
+      : 0;
   const offlineReplicas: number[] = [];
-  for (let count = version >= 5 ? (flexible ? reader.readCompactArrayLength(4, 'MetadataResponsePartition.offlineReplicas') : reader.readArrayLength(4, 'MetadataResponsePartition.offlineReplicas')) : 0; count > 0; count--) offlineReplicas.push(reader.readInt32('MetadataResponsePartition.offlineReplicas'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('MetadataResponsePartition') : undefined;
-  return { errorCode, partitionIndex, leaderId, leaderEpoch, replicaNodes, isrNodes, offlineReplicas, unknownTags };
+  for (let left = offlineReplicasCount; left > 0; left--) {
+    offlineReplicas.push(reader.readInt32('MetadataResponsePartition.offlineReplicas'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('MetadataResponsePartition')
+    : undefined;
+  return {
+    errorCode,
+    partitionIndex,
+    leaderId,
+    leaderEpoch,
+    replicaNodes,
+    isrNodes,
+    offlineReplicas,
+    unknownTags,
+  };
 }
 
 export function encodeMetadataResponsePartition(
@@ -249,13 +385,28 @@ export function encodeMetadataResponsePartition(
   if (version >= 7) {
     writer.writeInt32(message.leaderEpoch, 'MetadataResponsePartition.leaderEpoch');
   }
-  (flexible ? writer.writeCompactArrayLength(message.replicaNodes, 'MetadataResponsePartition.replicaNodes') : writer.writeArrayLength(message.replicaNodes, 'MetadataResponsePartition.replicaNodes'));
-  for (const item of message.replicaNodes) writer.writeInt32(item, 'MetadataResponsePartition.replicaNodes');
-  (flexible ? writer.writeCompactArrayLength(message.isrNodes, 'MetadataResponsePartition.isrNodes') : writer.writeArrayLength(message.isrNodes, 'MetadataResponsePartition.isrNodes'));
-  for (const item of message.isrNodes) writer.writeInt32(item, 'MetadataResponsePartition.isrNodes');
+  flexible
+    ? writer.writeCompactArrayLength(message.replicaNodes, 'MetadataResponsePartition.replicaNodes')
+    : writer.writeArrayLength(message.replicaNodes, 'MetadataResponsePartition.replicaNodes');
+  for (const item of message.replicaNodes)
+    writer.writeInt32(item, 'MetadataResponsePartition.replicaNodes');
+  flexible
+    ? writer.writeCompactArrayLength(message.isrNodes, 'MetadataResponsePartition.isrNodes')
+    : writer.writeArrayLength(message.isrNodes, 'MetadataResponsePartition.isrNodes');
+  for (const item of message.isrNodes)
+    writer.writeInt32(item, 'MetadataResponsePartition.isrNodes');
   if (version >= 5) {
-    (flexible ? writer.writeCompactArrayLength(message.offlineReplicas, 'MetadataResponsePartition.offlineReplicas') : writer.writeArrayLength(message.offlineReplicas, 'MetadataResponsePartition.offlineReplicas'));
-    for (const item of message.offlineReplicas) writer.writeInt32(item, 'MetadataResponsePartition.offlineReplicas');
+    flexible
+      ? writer.writeCompactArrayLength(
+          message.offlineReplicas,
+          'MetadataResponsePartition.offlineReplicas',
+        )
+      : writer.writeArrayLength(
+          message.offlineReplicas,
+          'MetadataResponsePartition.offlineReplicas',
+        );
+    for (const item of message.offlineReplicas)
+      writer.writeInt32(item, 'MetadataResponsePartition.offlineReplicas');
   }
   if (flexible) {
     writer.writeTags(message.unknownTags, 'MetadataResponsePartition.unknownTags');

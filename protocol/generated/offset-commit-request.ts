@@ -19,7 +19,9 @@ export interface OffsetCommitRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitRequest(fields: Partial<OffsetCommitRequest> = {}): OffsetCommitRequest {
+export function createOffsetCommitRequest(
+  fields: Partial<OffsetCommitRequest> = {},
+): OffsetCommitRequest {
   return {
     groupId: fields.groupId ?? '',
     generationIdOrMemberEpoch: fields.generationIdOrMemberEpoch ?? -1,
@@ -34,15 +36,42 @@ export function createOffsetCommitRequest(fields: Partial<OffsetCommitRequest> =
 export function decodeOffsetCommitRequest(reader: Reader, version: number): OffsetCommitRequest {
   reader.beginMessage('OffsetCommitRequest', version, 2, 10);
   const flexible = version >= 8;
-  const groupId: string = (flexible ? reader.readCompactString('OffsetCommitRequest.groupId') : reader.readString('OffsetCommitRequest.groupId'));
-  const generationIdOrMemberEpoch: number = reader.readInt32('OffsetCommitRequest.generationIdOrMemberEpoch');
-  const memberId: string = (flexible ? reader.readCompactString('OffsetCommitRequest.memberId') : reader.readString('OffsetCommitRequest.memberId'));
-  const groupInstanceId: string | null = version >= 7 ? (flexible ? reader.readCompactNullableString('OffsetCommitRequest.groupInstanceId') : reader.readNullableString('OffsetCommitRequest.groupInstanceId')) : null;
-  const retentionTimeMs: bigint = version <= 4 ? reader.readInt64('OffsetCommitRequest.retentionTimeMs') : -1n;
+  const groupId: string = flexible
+    ? reader.readCompactString('OffsetCommitRequest.groupId')
+    : reader.readString('OffsetCommitRequest.groupId');
+  const generationIdOrMemberEpoch: number = reader.readInt32(
+    'OffsetCommitRequest.generationIdOrMemberEpoch',
+  );
+  const memberId: string = flexible
+    ? reader.readCompactString('OffsetCommitRequest.memberId')
+    : reader.readString('OffsetCommitRequest.memberId');
+  const groupInstanceId: string | null =
+    version >= 7
+      ? flexible
+        ? reader.readCompactNullableString('OffsetCommitRequest.groupInstanceId')
+        : reader.readNullableString('OffsetCommitRequest.groupInstanceId')
+      : null;
+  const retentionTimeMs: bigint =
+    version <= 4 ? reader.readInt64('OffsetCommitRequest.retentionTimeMs') : -1n;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'OffsetCommitRequest.topics')
+    : reader.readArrayLength(3, 'OffsetCommitRequest.topics');
   const topics: OffsetCommitRequestTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'OffsetCommitRequest.topics') : reader.readArrayLength(3, 'OffsetCommitRequest.topics')); count > 0; count--) topics.push(decodeOffsetCommitRequestTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitRequest') : undefined;
-  return { groupId, generationIdOrMemberEpoch, memberId, groupInstanceId, retentionTimeMs, topics, unknownTags };
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetCommitRequestTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitRequest')
+    : undefined;
+  return {
+    groupId,
+    generationIdOrMemberEpoch,
+    memberId,
+    groupInstanceId,
+    retentionTimeMs,
+    topics,
+    unknownTags,
+  };
 }
 
 export function encodeOffsetCommitRequest(
@@ -52,18 +81,32 @@ export function encodeOffsetCommitRequest(
 ): void {
   writer.beginMessage('OffsetCommitRequest', version, 2, 10);
   const flexible = version >= 8;
-  (flexible ? writer.writeCompactString(message.groupId, 'OffsetCommitRequest.groupId') : writer.writeString(message.groupId, 'OffsetCommitRequest.groupId'));
-  writer.writeInt32(message.generationIdOrMemberEpoch, 'OffsetCommitRequest.generationIdOrMemberEpoch');
-  (flexible ? writer.writeCompactString(message.memberId, 'OffsetCommitRequest.memberId') : writer.writeString(message.memberId, 'OffsetCommitRequest.memberId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'OffsetCommitRequest.groupId')
+    : writer.writeString(message.groupId, 'OffsetCommitRequest.groupId');
+  writer.writeInt32(
+    message.generationIdOrMemberEpoch,
+    'OffsetCommitRequest.generationIdOrMemberEpoch',
+  );
+  flexible
+    ? writer.writeCompactString(message.memberId, 'OffsetCommitRequest.memberId')
+    : writer.writeString(message.memberId, 'OffsetCommitRequest.memberId');
   if (version >= 7) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'OffsetCommitRequest.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'OffsetCommitRequest.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'OffsetCommitRequest.groupInstanceId',
+        )
+      : writer.writeNullableString(message.groupInstanceId, 'OffsetCommitRequest.groupInstanceId');
   } else if (message.groupInstanceId !== null) {
     throw writer.unsupportedField('OffsetCommitRequest.groupInstanceId');
   }
   if (version <= 4) {
     writer.writeInt64(message.retentionTimeMs, 'OffsetCommitRequest.retentionTimeMs');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetCommitRequest.topics') : writer.writeArrayLength(message.topics, 'OffsetCommitRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'OffsetCommitRequest.topics')
+    : writer.writeArrayLength(message.topics, 'OffsetCommitRequest.topics');
   for (const item of message.topics) encodeOffsetCommitRequestTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetCommitRequest.unknownTags');
@@ -80,7 +123,9 @@ export interface OffsetCommitRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitRequestTopic(fields: Partial<OffsetCommitRequestTopic> = {}): OffsetCommitRequestTopic {
+export function createOffsetCommitRequestTopic(
+  fields: Partial<OffsetCommitRequestTopic> = {},
+): OffsetCommitRequestTopic {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -89,13 +134,29 @@ export function createOffsetCommitRequestTopic(fields: Partial<OffsetCommitReque
   };
 }
 
-export function decodeOffsetCommitRequestTopic(reader: Reader, version: number): OffsetCommitRequestTopic {
+export function decodeOffsetCommitRequestTopic(
+  reader: Reader,
+  version: number,
+): OffsetCommitRequestTopic {
   const flexible = version >= 8;
-  const name: string = version <= 9 ? (flexible ? reader.readCompactString('OffsetCommitRequestTopic.name') : reader.readString('OffsetCommitRequestTopic.name')) : '';
-  const topicId: string = version >= 10 ? reader.readUuid('OffsetCommitRequestTopic.topicId') : zeroUuid;
+  const name: string =
+    version <= 9
+      ? flexible
+        ? reader.readCompactString('OffsetCommitRequestTopic.name')
+        : reader.readString('OffsetCommitRequestTopic.name')
+      : '';
+  const topicId: string =
+    version >= 10 ? reader.readUuid('OffsetCommitRequestTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'OffsetCommitRequestTopic.partitions')
+    : reader.readArrayLength(14, 'OffsetCommitRequestTopic.partitions');
   const partitions: OffsetCommitRequestPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'OffsetCommitRequestTopic.partitions') : reader.readArrayLength(14, 'OffsetCommitRequestTopic.partitions')); count > 0; count--) partitions.push(decodeOffsetCommitRequestPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitRequestTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetCommitRequestPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitRequestTopic')
+    : undefined;
   return { name, topicId, partitions, unknownTags };
 }
 
@@ -106,12 +167,16 @@ export function encodeOffsetCommitRequestTopic(
 ): void {
   const flexible = version >= 8;
   if (version <= 9) {
-    (flexible ? writer.writeCompactString(message.name, 'OffsetCommitRequestTopic.name') : writer.writeString(message.name, 'OffsetCommitRequestTopic.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'OffsetCommitRequestTopic.name')
+      : writer.writeString(message.name, 'OffsetCommitRequestTopic.name');
   }
   if (version >= 10) {
     writer.writeUuid(message.topicId, 'OffsetCommitRequestTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'OffsetCommitRequestTopic.partitions') : writer.writeArrayLength(message.partitions, 'OffsetCommitRequestTopic.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'OffsetCommitRequestTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'OffsetCommitRequestTopic.partitions');
   for (const item of message.partitions) encodeOffsetCommitRequestPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetCommitRequestTopic.unknownTags');
@@ -129,7 +194,9 @@ export interface OffsetCommitRequestPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitRequestPartition(fields: Partial<OffsetCommitRequestPartition> = {}): OffsetCommitRequestPartition {
+export function createOffsetCommitRequestPartition(
+  fields: Partial<OffsetCommitRequestPartition> = {},
+): OffsetCommitRequestPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     committedOffset: fields.committedOffset ?? 0n,
@@ -139,13 +206,21 @@ export function createOffsetCommitRequestPartition(fields: Partial<OffsetCommitR
   };
 }
 
-export function decodeOffsetCommitRequestPartition(reader: Reader, version: number): OffsetCommitRequestPartition {
+export function decodeOffsetCommitRequestPartition(
+  reader: Reader,
+  version: number,
+): OffsetCommitRequestPartition {
   const flexible = version >= 8;
   const partitionIndex: number = reader.readInt32('OffsetCommitRequestPartition.partitionIndex');
   const committedOffset: bigint = reader.readInt64('OffsetCommitRequestPartition.committedOffset');
-  const committedLeaderEpoch: number = version >= 6 ? reader.readInt32('OffsetCommitRequestPartition.committedLeaderEpoch') : -1;
-  const committedMetadata: string | null = (flexible ? reader.readCompactNullableString('OffsetCommitRequestPartition.committedMetadata') : reader.readNullableString('OffsetCommitRequestPartition.committedMetadata'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitRequestPartition') : undefined;
+  const committedLeaderEpoch: number =
+    version >= 6 ? reader.readInt32('OffsetCommitRequestPartition.committedLeaderEpoch') : -1;
+  const committedMetadata: string | null = flexible
+    ? reader.readCompactNullableString('OffsetCommitRequestPartition.committedMetadata')
+    : reader.readNullableString('OffsetCommitRequestPartition.committedMetadata');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitRequestPartition')
+    : undefined;
   return { partitionIndex, committedOffset, committedLeaderEpoch, committedMetadata, unknownTags };
 }
 
@@ -158,9 +233,20 @@ export function encodeOffsetCommitRequestPartition(
   writer.writeInt32(message.partitionIndex, 'OffsetCommitRequestPartition.partitionIndex');
   writer.writeInt64(message.committedOffset, 'OffsetCommitRequestPartition.committedOffset');
   if (version >= 6) {
-    writer.writeInt32(message.committedLeaderEpoch, 'OffsetCommitRequestPartition.committedLeaderEpoch');
+    writer.writeInt32(
+      message.committedLeaderEpoch,
+      'OffsetCommitRequestPartition.committedLeaderEpoch',
+    );
   }
-  (flexible ? writer.writeCompactNullableString(message.committedMetadata, 'OffsetCommitRequestPartition.committedMetadata') : writer.writeNullableString(message.committedMetadata, 'OffsetCommitRequestPartition.committedMetadata'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.committedMetadata,
+        'OffsetCommitRequestPartition.committedMetadata',
+      )
+    : writer.writeNullableString(
+        message.committedMetadata,
+        'OffsetCommitRequestPartition.committedMetadata',
+      );
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetCommitRequestPartition.unknownTags');
   } else {

@@ -15,7 +15,9 @@ export interface OffsetCommitResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitResponse(fields: Partial<OffsetCommitResponse> = {}): OffsetCommitResponse {
+export function createOffsetCommitResponse(
+  fields: Partial<OffsetCommitResponse> = {},
+): OffsetCommitResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -26,10 +28,18 @@ export function createOffsetCommitResponse(fields: Partial<OffsetCommitResponse>
 export function decodeOffsetCommitResponse(reader: Reader, version: number): OffsetCommitResponse {
   reader.beginMessage('OffsetCommitResponse', version, 2, 10);
   const flexible = version >= 8;
-  const throttleTimeMs: number = version >= 3 ? reader.readInt32('OffsetCommitResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 3 ? reader.readInt32('OffsetCommitResponse.throttleTimeMs') : 0;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'OffsetCommitResponse.topics')
+    : reader.readArrayLength(3, 'OffsetCommitResponse.topics');
   const topics: OffsetCommitResponseTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'OffsetCommitResponse.topics') : reader.readArrayLength(3, 'OffsetCommitResponse.topics')); count > 0; count--) topics.push(decodeOffsetCommitResponseTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetCommitResponseTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -43,7 +53,9 @@ export function encodeOffsetCommitResponse(
   if (version >= 3) {
     writer.writeInt32(message.throttleTimeMs, 'OffsetCommitResponse.throttleTimeMs');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetCommitResponse.topics') : writer.writeArrayLength(message.topics, 'OffsetCommitResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'OffsetCommitResponse.topics')
+    : writer.writeArrayLength(message.topics, 'OffsetCommitResponse.topics');
   for (const item of message.topics) encodeOffsetCommitResponseTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetCommitResponse.unknownTags');
@@ -60,7 +72,9 @@ export interface OffsetCommitResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitResponseTopic(fields: Partial<OffsetCommitResponseTopic> = {}): OffsetCommitResponseTopic {
+export function createOffsetCommitResponseTopic(
+  fields: Partial<OffsetCommitResponseTopic> = {},
+): OffsetCommitResponseTopic {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -69,13 +83,29 @@ export function createOffsetCommitResponseTopic(fields: Partial<OffsetCommitResp
   };
 }
 
-export function decodeOffsetCommitResponseTopic(reader: Reader, version: number): OffsetCommitResponseTopic {
+export function decodeOffsetCommitResponseTopic(
+  reader: Reader,
+  version: number,
+): OffsetCommitResponseTopic {
   const flexible = version >= 8;
-  const name: string = version <= 9 ? (flexible ? reader.readCompactString('OffsetCommitResponseTopic.name') : reader.readString('OffsetCommitResponseTopic.name')) : '';
-  const topicId: string = version >= 10 ? reader.readUuid('OffsetCommitResponseTopic.topicId') : zeroUuid;
+  const name: string =
+    version <= 9
+      ? flexible
+        ? reader.readCompactString('OffsetCommitResponseTopic.name')
+        : reader.readString('OffsetCommitResponseTopic.name')
+      : '';
+  const topicId: string =
+    version >= 10 ? reader.readUuid('OffsetCommitResponseTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(6, 'OffsetCommitResponseTopic.partitions')
+    : reader.readArrayLength(6, 'OffsetCommitResponseTopic.partitions');
   const partitions: OffsetCommitResponsePartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'OffsetCommitResponseTopic.partitions') : reader.readArrayLength(6, 'OffsetCommitResponseTopic.partitions')); count > 0; count--) partitions.push(decodeOffsetCommitResponsePartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitResponseTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetCommitResponsePartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitResponseTopic')
+    : undefined;
   return { name, topicId, partitions, unknownTags };
 }
 
@@ -86,12 +116,16 @@ export function encodeOffsetCommitResponseTopic(
 ): void {
   const flexible = version >= 8;
   if (version <= 9) {
-    (flexible ? writer.writeCompactString(message.name, 'OffsetCommitResponseTopic.name') : writer.writeString(message.name, 'OffsetCommitResponseTopic.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'OffsetCommitResponseTopic.name')
+      : writer.writeString(message.name, 'OffsetCommitResponseTopic.name');
   }
   if (version >= 10) {
     writer.writeUuid(message.topicId, 'OffsetCommitResponseTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'OffsetCommitResponseTopic.partitions') : writer.writeArrayLength(message.partitions, 'OffsetCommitResponseTopic.partitions'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'OffsetCommitResponseTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'OffsetCommitResponseTopic.partitions');
   for (const item of message.partitions) encodeOffsetCommitResponsePartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetCommitResponseTopic.unknownTags');
@@ -107,7 +141,9 @@ export interface OffsetCommitResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetCommitResponsePartition(fields: Partial<OffsetCommitResponsePartition> = {}): OffsetCommitResponsePartition {
+export function createOffsetCommitResponsePartition(
+  fields: Partial<OffsetCommitResponsePartition> = {},
+): OffsetCommitResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -115,11 +151,16 @@ export function createOffsetCommitResponsePartition(fields: Partial<OffsetCommit
   };
 }
 
-export function decodeOffsetCommitResponsePartition(reader: Reader, version: number): OffsetCommitResponsePartition {
+export function decodeOffsetCommitResponsePartition(
+  reader: Reader,
+  version: number,
+): OffsetCommitResponsePartition {
   const flexible = version >= 8;
   const partitionIndex: number = reader.readInt32('OffsetCommitResponsePartition.partitionIndex');
   const errorCode: number = reader.readInt16('OffsetCommitResponsePartition.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetCommitResponsePartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetCommitResponsePartition')
+    : undefined;
   return { partitionIndex, errorCode, unknownTags };
 }
 

@@ -14,7 +14,9 @@ export interface OffsetDeleteRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteRequest(fields: Partial<OffsetDeleteRequest> = {}): OffsetDeleteRequest {
+export function createOffsetDeleteRequest(
+  fields: Partial<OffsetDeleteRequest> = {},
+): OffsetDeleteRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -25,8 +27,11 @@ export function createOffsetDeleteRequest(fields: Partial<OffsetDeleteRequest> =
 export function decodeOffsetDeleteRequest(reader: Reader, version: number): OffsetDeleteRequest {
   reader.beginMessage('OffsetDeleteRequest', version, 0, 0);
   const groupId: string = reader.readString('OffsetDeleteRequest.groupId');
+  const topicsCount = reader.readArrayLength(6, 'OffsetDeleteRequest.topics');
   const topics: OffsetDeleteRequestTopic[] = [];
-  for (let count = reader.readArrayLength(6, 'OffsetDeleteRequest.topics'); count > 0; count--) topics.push(decodeOffsetDeleteRequestTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetDeleteRequestTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { groupId, topics, unknownTags };
 }
@@ -50,7 +55,9 @@ export interface OffsetDeleteRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteRequestTopic(fields: Partial<OffsetDeleteRequestTopic> = {}): OffsetDeleteRequestTopic {
+export function createOffsetDeleteRequestTopic(
+  fields: Partial<OffsetDeleteRequestTopic> = {},
+): OffsetDeleteRequestTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -58,10 +65,16 @@ export function createOffsetDeleteRequestTopic(fields: Partial<OffsetDeleteReque
   };
 }
 
-export function decodeOffsetDeleteRequestTopic(reader: Reader, version: number): OffsetDeleteRequestTopic {
+export function decodeOffsetDeleteRequestTopic(
+  reader: Reader,
+  version: number,
+): OffsetDeleteRequestTopic {
   const name: string = reader.readString('OffsetDeleteRequestTopic.name');
+  const partitionsCount = reader.readArrayLength(4, 'OffsetDeleteRequestTopic.partitions');
   const partitions: OffsetDeleteRequestPartition[] = [];
-  for (let count = reader.readArrayLength(4, 'OffsetDeleteRequestTopic.partitions'); count > 0; count--) partitions.push(decodeOffsetDeleteRequestPartition(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetDeleteRequestPartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { name, partitions, unknownTags };
 }
@@ -83,14 +96,19 @@ export interface OffsetDeleteRequestPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteRequestPartition(fields: Partial<OffsetDeleteRequestPartition> = {}): OffsetDeleteRequestPartition {
+export function createOffsetDeleteRequestPartition(
+  fields: Partial<OffsetDeleteRequestPartition> = {},
+): OffsetDeleteRequestPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeOffsetDeleteRequestPartition(reader: Reader, _version: number): OffsetDeleteRequestPartition {
+export function decodeOffsetDeleteRequestPartition(
+  reader: Reader,
+  _version: number,
+): OffsetDeleteRequestPartition {
   const partitionIndex: number = reader.readInt32('OffsetDeleteRequestPartition.partitionIndex');
   const unknownTags: RawTag[] | undefined = undefined;
   return { partitionIndex, unknownTags };

@@ -15,7 +15,9 @@ export interface OffsetDeleteResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteResponse(fields: Partial<OffsetDeleteResponse> = {}): OffsetDeleteResponse {
+export function createOffsetDeleteResponse(
+  fields: Partial<OffsetDeleteResponse> = {},
+): OffsetDeleteResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     throttleTimeMs: fields.throttleTimeMs ?? 0,
@@ -28,8 +30,11 @@ export function decodeOffsetDeleteResponse(reader: Reader, version: number): Off
   reader.beginMessage('OffsetDeleteResponse', version, 0, 0);
   const errorCode: number = reader.readInt16('OffsetDeleteResponse.errorCode');
   const throttleTimeMs: number = reader.readInt32('OffsetDeleteResponse.throttleTimeMs');
+  const topicsCount = reader.readArrayLength(6, 'OffsetDeleteResponse.topics');
   const topics: OffsetDeleteResponseTopic[] = [];
-  for (let count = reader.readArrayLength(6, 'OffsetDeleteResponse.topics'); count > 0; count--) topics.push(decodeOffsetDeleteResponseTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetDeleteResponseTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { errorCode, throttleTimeMs, topics, unknownTags };
 }
@@ -54,7 +59,9 @@ export interface OffsetDeleteResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteResponseTopic(fields: Partial<OffsetDeleteResponseTopic> = {}): OffsetDeleteResponseTopic {
+export function createOffsetDeleteResponseTopic(
+  fields: Partial<OffsetDeleteResponseTopic> = {},
+): OffsetDeleteResponseTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -62,10 +69,16 @@ export function createOffsetDeleteResponseTopic(fields: Partial<OffsetDeleteResp
   };
 }
 
-export function decodeOffsetDeleteResponseTopic(reader: Reader, version: number): OffsetDeleteResponseTopic {
+export function decodeOffsetDeleteResponseTopic(
+  reader: Reader,
+  version: number,
+): OffsetDeleteResponseTopic {
   const name: string = reader.readString('OffsetDeleteResponseTopic.name');
+  const partitionsCount = reader.readArrayLength(6, 'OffsetDeleteResponseTopic.partitions');
   const partitions: OffsetDeleteResponsePartition[] = [];
-  for (let count = reader.readArrayLength(6, 'OffsetDeleteResponseTopic.partitions'); count > 0; count--) partitions.push(decodeOffsetDeleteResponsePartition(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetDeleteResponsePartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { name, partitions, unknownTags };
 }
@@ -88,7 +101,9 @@ export interface OffsetDeleteResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetDeleteResponsePartition(fields: Partial<OffsetDeleteResponsePartition> = {}): OffsetDeleteResponsePartition {
+export function createOffsetDeleteResponsePartition(
+  fields: Partial<OffsetDeleteResponsePartition> = {},
+): OffsetDeleteResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -96,7 +111,10 @@ export function createOffsetDeleteResponsePartition(fields: Partial<OffsetDelete
   };
 }
 
-export function decodeOffsetDeleteResponsePartition(reader: Reader, _version: number): OffsetDeleteResponsePartition {
+export function decodeOffsetDeleteResponsePartition(
+  reader: Reader,
+  _version: number,
+): OffsetDeleteResponsePartition {
   const partitionIndex: number = reader.readInt32('OffsetDeleteResponsePartition.partitionIndex');
   const errorCode: number = reader.readInt16('OffsetDeleteResponsePartition.errorCode');
   const unknownTags: RawTag[] | undefined = undefined;

@@ -17,7 +17,9 @@ export interface OffsetFetchRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchRequest(fields: Partial<OffsetFetchRequest> = {}): OffsetFetchRequest {
+export function createOffsetFetchRequest(
+  fields: Partial<OffsetFetchRequest> = {},
+): OffsetFetchRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics === undefined ? [] : fields.topics,
@@ -30,14 +32,37 @@ export function createOffsetFetchRequest(fields: Partial<OffsetFetchRequest> = {
 export function decodeOffsetFetchRequest(reader: Reader, version: number): OffsetFetchRequest {
   reader.beginMessage('OffsetFetchRequest', version, 1, 10);
   const flexible = version >= 6;
-  const groupId: string = version <= 7 ? (flexible ? reader.readCompactString('OffsetFetchRequest.groupId') : reader.readString('OffsetFetchRequest.groupId')) : '';
-  const topicsCount = version <= 7 ? version >= 2 ? (flexible ? reader.readCompactNullableArrayLength(3, 'OffsetFetchRequest.topics') : reader.readNullableArrayLength(3, 'OffsetFetchRequest.topics')) : (flexible ? reader.readCompactArrayLength(3, 'OffsetFetchRequest.topics') : reader.readArrayLength(3, 'OffsetFetchRequest.topics')) : 0;
+  const groupId: string =
+    version <= 7
+      ? flexible
+        ? reader.readCompactString('OffsetFetchRequest.groupId')
+        : reader.readString('OffsetFetchRequest.groupId')
+      : '';
+  const topicsCount =
+    version <= 7
+      ? version >= 2
+        ? flexible
+          ? reader.readCompactNullableArrayLength(3, 'OffsetFetchRequest.topics')
+          : reader.readNullableArrayLength(3, 'OffsetFetchRequest.topics')
+        : flexible
+          ? reader.readCompactArrayLength(3, 'OffsetFetchRequest.topics')
+          : reader.readArrayLength(3, 'OffsetFetchRequest.topics')
+      : 0;
   const topics: OffsetFetchRequestTopic[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeOffsetFetchRequestTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeOffsetFetchRequestTopic(reader, version));
+  }
+  const groupsCount =
+    version >= 8 ? reader.readCompactArrayLength(3, 'OffsetFetchRequest.groups') : 0;
   const groups: OffsetFetchRequestGroup[] = [];
-  for (let count = version >= 8 ? reader.readCompactArrayLength(3, 'OffsetFetchRequest.groups') : 0; count > 0; count--) groups.push(decodeOffsetFetchRequestGroup(reader, version));
-  const requireStable: boolean = version >= 7 ? reader.readBoolean('OffsetFetchRequest.requireStable') : false;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetFetchRequest') : undefined;
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeOffsetFetchRequestGroup(reader, version));
+  }
+  const requireStable: boolean =
+    version >= 7 ? reader.readBoolean('OffsetFetchRequest.requireStable') : false;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetFetchRequest')
+    : undefined;
   return { groupId, topics, groups, requireStable, unknownTags };
 }
 
@@ -49,12 +74,20 @@ export function encodeOffsetFetchRequest(
   writer.beginMessage('OffsetFetchRequest', version, 1, 10);
   const flexible = version >= 6;
   if (version <= 7) {
-    (flexible ? writer.writeCompactString(message.groupId, 'OffsetFetchRequest.groupId') : writer.writeString(message.groupId, 'OffsetFetchRequest.groupId'));
+    flexible
+      ? writer.writeCompactString(message.groupId, 'OffsetFetchRequest.groupId')
+      : writer.writeString(message.groupId, 'OffsetFetchRequest.groupId');
   } else if (message.groupId !== '') {
     throw writer.unsupportedField('OffsetFetchRequest.groupId');
   }
   if (version <= 7) {
-    version >= 2 ? (flexible ? writer.writeCompactNullableArrayLength(message.topics, 'OffsetFetchRequest.topics') : writer.writeNullableArrayLength(message.topics, 'OffsetFetchRequest.topics')) : (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetFetchRequest.topics') : writer.writeArrayLength(message.topics, 'OffsetFetchRequest.topics'));
+    version >= 2
+      ? flexible
+        ? writer.writeCompactNullableArrayLength(message.topics, 'OffsetFetchRequest.topics')
+        : writer.writeNullableArrayLength(message.topics, 'OffsetFetchRequest.topics')
+      : flexible
+        ? writer.writeCompactArrayLength(message.topics, 'OffsetFetchRequest.topics')
+        : writer.writeArrayLength(message.topics, 'OffsetFetchRequest.topics');
     for (const item of message.topics ?? []) encodeOffsetFetchRequestTopic(writer, item, version);
   } else if (message.topics?.length !== 0) {
     throw writer.unsupportedField('OffsetFetchRequest.topics');
@@ -84,7 +117,9 @@ export interface OffsetFetchRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchRequestTopic(fields: Partial<OffsetFetchRequestTopic> = {}): OffsetFetchRequestTopic {
+export function createOffsetFetchRequestTopic(
+  fields: Partial<OffsetFetchRequestTopic> = {},
+): OffsetFetchRequestTopic {
   return {
     name: fields.name ?? '',
     partitionIndexes: fields.partitionIndexes ?? [],
@@ -92,12 +127,24 @@ export function createOffsetFetchRequestTopic(fields: Partial<OffsetFetchRequest
   };
 }
 
-export function decodeOffsetFetchRequestTopic(reader: Reader, version: number): OffsetFetchRequestTopic {
+export function decodeOffsetFetchRequestTopic(
+  reader: Reader,
+  version: number,
+): OffsetFetchRequestTopic {
   const flexible = version >= 6;
-  const name: string = (flexible ? reader.readCompactString('OffsetFetchRequestTopic.name') : reader.readString('OffsetFetchRequestTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('OffsetFetchRequestTopic.name')
+    : reader.readString('OffsetFetchRequestTopic.name');
+  const partitionIndexesCount = flexible
+    ? reader.readCompactArrayLength(4, 'OffsetFetchRequestTopic.partitionIndexes')
+    : reader.readArrayLength(4, 'OffsetFetchRequestTopic.partitionIndexes');
   const partitionIndexes: number[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(4, 'OffsetFetchRequestTopic.partitionIndexes') : reader.readArrayLength(4, 'OffsetFetchRequestTopic.partitionIndexes')); count > 0; count--) partitionIndexes.push(reader.readInt32('OffsetFetchRequestTopic.partitionIndexes'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetFetchRequestTopic') : undefined;
+  for (let left = partitionIndexesCount; left > 0; left--) {
+    partitionIndexes.push(reader.readInt32('OffsetFetchRequestTopic.partitionIndexes'));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetFetchRequestTopic')
+    : undefined;
   return { name, partitionIndexes, unknownTags };
 }
 
@@ -107,9 +154,17 @@ export function encodeOffsetFetchRequestTopic(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.name, 'OffsetFetchRequestTopic.name') : writer.writeString(message.name, 'OffsetFetchRequestTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitionIndexes, 'OffsetFetchRequestTopic.partitionIndexes') : writer.writeArrayLength(message.partitionIndexes, 'OffsetFetchRequestTopic.partitionIndexes'));
-  for (const item of message.partitionIndexes) writer.writeInt32(item, 'OffsetFetchRequestTopic.partitionIndexes');
+  flexible
+    ? writer.writeCompactString(message.name, 'OffsetFetchRequestTopic.name')
+    : writer.writeString(message.name, 'OffsetFetchRequestTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(
+        message.partitionIndexes,
+        'OffsetFetchRequestTopic.partitionIndexes',
+      )
+    : writer.writeArrayLength(message.partitionIndexes, 'OffsetFetchRequestTopic.partitionIndexes');
+  for (const item of message.partitionIndexes)
+    writer.writeInt32(item, 'OffsetFetchRequestTopic.partitionIndexes');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetFetchRequestTopic.unknownTags');
   } else {
@@ -126,7 +181,9 @@ export interface OffsetFetchRequestGroup {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchRequestGroup(fields: Partial<OffsetFetchRequestGroup> = {}): OffsetFetchRequestGroup {
+export function createOffsetFetchRequestGroup(
+  fields: Partial<OffsetFetchRequestGroup> = {},
+): OffsetFetchRequestGroup {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? null,
@@ -136,13 +193,20 @@ export function createOffsetFetchRequestGroup(fields: Partial<OffsetFetchRequest
   };
 }
 
-export function decodeOffsetFetchRequestGroup(reader: Reader, version: number): OffsetFetchRequestGroup {
+export function decodeOffsetFetchRequestGroup(
+  reader: Reader,
+  version: number,
+): OffsetFetchRequestGroup {
   const groupId: string = reader.readCompactString('OffsetFetchRequestGroup.groupId');
-  const memberId: string | null = version >= 9 ? reader.readCompactNullableString('OffsetFetchRequestGroup.memberId') : null;
-  const memberEpoch: number = version >= 9 ? reader.readInt32('OffsetFetchRequestGroup.memberEpoch') : -1;
+  const memberId: string | null =
+    version >= 9 ? reader.readCompactNullableString('OffsetFetchRequestGroup.memberId') : null;
+  const memberEpoch: number =
+    version >= 9 ? reader.readInt32('OffsetFetchRequestGroup.memberEpoch') : -1;
   const topicsCount = reader.readCompactNullableArrayLength(3, 'OffsetFetchRequestGroup.topics');
   const topics: OffsetFetchRequestTopics[] | null = topicsCount < 0 ? null : [];
-  for (let count = topicsCount; count > 0; count--) topics?.push(decodeOffsetFetchRequestTopics(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics?.push(decodeOffsetFetchRequestTopics(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OffsetFetchRequestGroup');
   return { groupId, memberId, memberEpoch, topics, unknownTags };
 }
@@ -172,7 +236,9 @@ export interface OffsetFetchRequestTopics {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchRequestTopics(fields: Partial<OffsetFetchRequestTopics> = {}): OffsetFetchRequestTopics {
+export function createOffsetFetchRequestTopics(
+  fields: Partial<OffsetFetchRequestTopics> = {},
+): OffsetFetchRequestTopics {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -181,11 +247,22 @@ export function createOffsetFetchRequestTopics(fields: Partial<OffsetFetchReques
   };
 }
 
-export function decodeOffsetFetchRequestTopics(reader: Reader, version: number): OffsetFetchRequestTopics {
-  const name: string = version <= 9 ? reader.readCompactString('OffsetFetchRequestTopics.name') : '';
-  const topicId: string = version >= 10 ? reader.readUuid('OffsetFetchRequestTopics.topicId') : zeroUuid;
+export function decodeOffsetFetchRequestTopics(
+  reader: Reader,
+  version: number,
+): OffsetFetchRequestTopics {
+  const name: string =
+    version <= 9 ? reader.readCompactString('OffsetFetchRequestTopics.name') : '';
+  const topicId: string =
+    version >= 10 ? reader.readUuid('OffsetFetchRequestTopics.topicId') : zeroUuid;
+  const partitionIndexesCount = reader.readCompactArrayLength(
+    4,
+    'OffsetFetchRequestTopics.partitionIndexes',
+  );
   const partitionIndexes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'OffsetFetchRequestTopics.partitionIndexes'); count > 0; count--) partitionIndexes.push(reader.readInt32('OffsetFetchRequestTopics.partitionIndexes'));
+  for (let left = partitionIndexesCount; left > 0; left--) {
+    partitionIndexes.push(reader.readInt32('OffsetFetchRequestTopics.partitionIndexes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OffsetFetchRequestTopics');
   return { name, topicId, partitionIndexes, unknownTags };
 }
@@ -201,8 +278,12 @@ export function encodeOffsetFetchRequestTopics(
   if (version >= 10) {
     writer.writeUuid(message.topicId, 'OffsetFetchRequestTopics.topicId');
   }
-  writer.writeCompactArrayLength(message.partitionIndexes, 'OffsetFetchRequestTopics.partitionIndexes');
-  for (const item of message.partitionIndexes) writer.writeInt32(item, 'OffsetFetchRequestTopics.partitionIndexes');
+  writer.writeCompactArrayLength(
+    message.partitionIndexes,
+    'OffsetFetchRequestTopics.partitionIndexes',
+  );
+  for (const item of message.partitionIndexes)
+    writer.writeInt32(item, 'OffsetFetchRequestTopics.partitionIndexes');
   writer.writeTags(message.unknownTags, 'OffsetFetchRequestTopics.unknownTags');
 }
 

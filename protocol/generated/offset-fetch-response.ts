@@ -17,7 +17,9 @@ export interface OffsetFetchResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponse(fields: Partial<OffsetFetchResponse> = {}): OffsetFetchResponse {
+export function createOffsetFetchResponse(
+  fields: Partial<OffsetFetchResponse> = {},
+): OffsetFetchResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -30,13 +32,29 @@ export function createOffsetFetchResponse(fields: Partial<OffsetFetchResponse> =
 export function decodeOffsetFetchResponse(reader: Reader, version: number): OffsetFetchResponse {
   reader.beginMessage('OffsetFetchResponse', version, 1, 10);
   const flexible = version >= 6;
-  const throttleTimeMs: number = version >= 3 ? reader.readInt32('OffsetFetchResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 3 ? reader.readInt32('OffsetFetchResponse.throttleTimeMs') : 0;
+  const topicsCount =
+    version <= 7
+      ? flexible
+        ? reader.readCompactArrayLength(3, 'OffsetFetchResponse.topics')
+        : reader.readArrayLength(3, 'OffsetFetchResponse.topics')
+      : 0;
   const topics: OffsetFetchResponseTopic[] = [];
-  for (let count = version <= 7 ? (flexible ? reader.readCompactArrayLength(3, 'OffsetFetchResponse.topics') : reader.readArrayLength(3, 'OffsetFetchResponse.topics')) : 0; count > 0; count--) topics.push(decodeOffsetFetchResponseTopic(reader, version));
-  const errorCode: number = version >= 2 && version <= 7 ? reader.readInt16('OffsetFetchResponse.errorCode') : 0;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetFetchResponseTopic(reader, version));
+  }
+  const errorCode: number =
+    version >= 2 && version <= 7 ? reader.readInt16('OffsetFetchResponse.errorCode') : 0;
+  const groupsCount =
+    version >= 8 ? reader.readCompactArrayLength(5, 'OffsetFetchResponse.groups') : 0;
   const groups: OffsetFetchResponseGroup[] = [];
-  for (let count = version >= 8 ? reader.readCompactArrayLength(5, 'OffsetFetchResponse.groups') : 0; count > 0; count--) groups.push(decodeOffsetFetchResponseGroup(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetFetchResponse') : undefined;
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeOffsetFetchResponseGroup(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetFetchResponse')
+    : undefined;
   return { throttleTimeMs, topics, errorCode, groups, unknownTags };
 }
 
@@ -51,7 +69,9 @@ export function encodeOffsetFetchResponse(
     writer.writeInt32(message.throttleTimeMs, 'OffsetFetchResponse.throttleTimeMs');
   }
   if (version <= 7) {
-    (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetFetchResponse.topics') : writer.writeArrayLength(message.topics, 'OffsetFetchResponse.topics'));
+    flexible
+      ? writer.writeCompactArrayLength(message.topics, 'OffsetFetchResponse.topics')
+      : writer.writeArrayLength(message.topics, 'OffsetFetchResponse.topics');
     for (const item of message.topics) encodeOffsetFetchResponseTopic(writer, item, version);
   } else if (message.topics.length !== 0) {
     throw writer.unsupportedField('OffsetFetchResponse.topics');
@@ -79,7 +99,9 @@ export interface OffsetFetchResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponseTopic(fields: Partial<OffsetFetchResponseTopic> = {}): OffsetFetchResponseTopic {
+export function createOffsetFetchResponseTopic(
+  fields: Partial<OffsetFetchResponseTopic> = {},
+): OffsetFetchResponseTopic {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -87,12 +109,24 @@ export function createOffsetFetchResponseTopic(fields: Partial<OffsetFetchRespon
   };
 }
 
-export function decodeOffsetFetchResponseTopic(reader: Reader, version: number): OffsetFetchResponseTopic {
+export function decodeOffsetFetchResponseTopic(
+  reader: Reader,
+  version: number,
+): OffsetFetchResponseTopic {
   const flexible = version >= 6;
-  const name: string = (flexible ? reader.readCompactString('OffsetFetchResponseTopic.name') : reader.readString('OffsetFetchResponseTopic.name'));
+  const name: string = flexible
+    ? reader.readCompactString('OffsetFetchResponseTopic.name')
+    : reader.readString('OffsetFetchResponseTopic.name');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(16, 'OffsetFetchResponseTopic.partitions')
+    : reader.readArrayLength(16, 'OffsetFetchResponseTopic.partitions');
   const partitions: OffsetFetchResponsePartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(16, 'OffsetFetchResponseTopic.partitions') : reader.readArrayLength(16, 'OffsetFetchResponseTopic.partitions')); count > 0; count--) partitions.push(decodeOffsetFetchResponsePartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetFetchResponseTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetFetchResponsePartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetFetchResponseTopic')
+    : undefined;
   return { name, partitions, unknownTags };
 }
 
@@ -102,8 +136,12 @@ export function encodeOffsetFetchResponseTopic(
   version: number,
 ): void {
   const flexible = version >= 6;
-  (flexible ? writer.writeCompactString(message.name, 'OffsetFetchResponseTopic.name') : writer.writeString(message.name, 'OffsetFetchResponseTopic.name'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'OffsetFetchResponseTopic.partitions') : writer.writeArrayLength(message.partitions, 'OffsetFetchResponseTopic.partitions'));
+  flexible
+    ? writer.writeCompactString(message.name, 'OffsetFetchResponseTopic.name')
+    : writer.writeString(message.name, 'OffsetFetchResponseTopic.name');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'OffsetFetchResponseTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'OffsetFetchResponseTopic.partitions');
   for (const item of message.partitions) encodeOffsetFetchResponsePartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetFetchResponseTopic.unknownTags');
@@ -122,7 +160,9 @@ export interface OffsetFetchResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponsePartition(fields: Partial<OffsetFetchResponsePartition> = {}): OffsetFetchResponsePartition {
+export function createOffsetFetchResponsePartition(
+  fields: Partial<OffsetFetchResponsePartition> = {},
+): OffsetFetchResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     committedOffset: fields.committedOffset ?? 0n,
@@ -133,15 +173,30 @@ export function createOffsetFetchResponsePartition(fields: Partial<OffsetFetchRe
   };
 }
 
-export function decodeOffsetFetchResponsePartition(reader: Reader, version: number): OffsetFetchResponsePartition {
+export function decodeOffsetFetchResponsePartition(
+  reader: Reader,
+  version: number,
+): OffsetFetchResponsePartition {
   const flexible = version >= 6;
   const partitionIndex: number = reader.readInt32('OffsetFetchResponsePartition.partitionIndex');
   const committedOffset: bigint = reader.readInt64('OffsetFetchResponsePartition.committedOffset');
-  const committedLeaderEpoch: number = version >= 5 ? reader.readInt32('OffsetFetchResponsePartition.committedLeaderEpoch') : -1;
-  const metadata: string | null = (flexible ? reader.readCompactNullableString('OffsetFetchResponsePartition.metadata') : reader.readNullableString('OffsetFetchResponsePartition.metadata'));
+  const committedLeaderEpoch: number =
+    version >= 5 ? reader.readInt32('OffsetFetchResponsePartition.committedLeaderEpoch') : -1;
+  const metadata: string | null = flexible
+    ? reader.readCompactNullableString('OffsetFetchResponsePartition.metadata')
+    : reader.readNullableString('OffsetFetchResponsePartition.metadata');
   const errorCode: number = reader.readInt16('OffsetFetchResponsePartition.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetFetchResponsePartition') : undefined;
-  return { partitionIndex, committedOffset, committedLeaderEpoch, metadata, errorCode, unknownTags };
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetFetchResponsePartition')
+    : undefined;
+  return {
+    partitionIndex,
+    committedOffset,
+    committedLeaderEpoch,
+    metadata,
+    errorCode,
+    unknownTags,
+  };
 }
 
 export function encodeOffsetFetchResponsePartition(
@@ -153,9 +208,14 @@ export function encodeOffsetFetchResponsePartition(
   writer.writeInt32(message.partitionIndex, 'OffsetFetchResponsePartition.partitionIndex');
   writer.writeInt64(message.committedOffset, 'OffsetFetchResponsePartition.committedOffset');
   if (version >= 5) {
-    writer.writeInt32(message.committedLeaderEpoch, 'OffsetFetchResponsePartition.committedLeaderEpoch');
+    writer.writeInt32(
+      message.committedLeaderEpoch,
+      'OffsetFetchResponsePartition.committedLeaderEpoch',
+    );
   }
-  (flexible ? writer.writeCompactNullableString(message.metadata, 'OffsetFetchResponsePartition.metadata') : writer.writeNullableString(message.metadata, 'OffsetFetchResponsePartition.metadata'));
+  flexible
+    ? writer.writeCompactNullableString(message.metadata, 'OffsetFetchResponsePartition.metadata')
+    : writer.writeNullableString(message.metadata, 'OffsetFetchResponsePartition.metadata');
   writer.writeInt16(message.errorCode, 'OffsetFetchResponsePartition.errorCode');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetFetchResponsePartition.unknownTags');
@@ -172,7 +232,9 @@ export interface OffsetFetchResponseGroup {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponseGroup(fields: Partial<OffsetFetchResponseGroup> = {}): OffsetFetchResponseGroup {
+export function createOffsetFetchResponseGroup(
+  fields: Partial<OffsetFetchResponseGroup> = {},
+): OffsetFetchResponseGroup {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -181,10 +243,16 @@ export function createOffsetFetchResponseGroup(fields: Partial<OffsetFetchRespon
   };
 }
 
-export function decodeOffsetFetchResponseGroup(reader: Reader, version: number): OffsetFetchResponseGroup {
+export function decodeOffsetFetchResponseGroup(
+  reader: Reader,
+  version: number,
+): OffsetFetchResponseGroup {
   const groupId: string = reader.readCompactString('OffsetFetchResponseGroup.groupId');
+  const topicsCount = reader.readCompactArrayLength(3, 'OffsetFetchResponseGroup.topics');
   const topics: OffsetFetchResponseTopics[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'OffsetFetchResponseGroup.topics'); count > 0; count--) topics.push(decodeOffsetFetchResponseTopics(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetFetchResponseTopics(reader, version));
+  }
   const errorCode: number = reader.readInt16('OffsetFetchResponseGroup.errorCode');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OffsetFetchResponseGroup');
   return { groupId, topics, errorCode, unknownTags };
@@ -210,7 +278,9 @@ export interface OffsetFetchResponseTopics {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponseTopics(fields: Partial<OffsetFetchResponseTopics> = {}): OffsetFetchResponseTopics {
+export function createOffsetFetchResponseTopics(
+  fields: Partial<OffsetFetchResponseTopics> = {},
+): OffsetFetchResponseTopics {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -219,11 +289,19 @@ export function createOffsetFetchResponseTopics(fields: Partial<OffsetFetchRespo
   };
 }
 
-export function decodeOffsetFetchResponseTopics(reader: Reader, version: number): OffsetFetchResponseTopics {
-  const name: string = version <= 9 ? reader.readCompactString('OffsetFetchResponseTopics.name') : '';
-  const topicId: string = version >= 10 ? reader.readUuid('OffsetFetchResponseTopics.topicId') : zeroUuid;
+export function decodeOffsetFetchResponseTopics(
+  reader: Reader,
+  version: number,
+): OffsetFetchResponseTopics {
+  const name: string =
+    version <= 9 ? reader.readCompactString('OffsetFetchResponseTopics.name') : '';
+  const topicId: string =
+    version >= 10 ? reader.readUuid('OffsetFetchResponseTopics.topicId') : zeroUuid;
+  const partitionsCount = reader.readCompactArrayLength(20, 'OffsetFetchResponseTopics.partitions');
   const partitions: OffsetFetchResponsePartitions[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'OffsetFetchResponseTopics.partitions'); count > 0; count--) partitions.push(decodeOffsetFetchResponsePartitions(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetFetchResponsePartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OffsetFetchResponseTopics');
   return { name, topicId, partitions, unknownTags };
 }
@@ -254,7 +332,9 @@ export interface OffsetFetchResponsePartitions {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetFetchResponsePartitions(fields: Partial<OffsetFetchResponsePartitions> = {}): OffsetFetchResponsePartitions {
+export function createOffsetFetchResponsePartitions(
+  fields: Partial<OffsetFetchResponsePartitions> = {},
+): OffsetFetchResponsePartitions {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     committedOffset: fields.committedOffset ?? 0n,
@@ -265,14 +345,28 @@ export function createOffsetFetchResponsePartitions(fields: Partial<OffsetFetchR
   };
 }
 
-export function decodeOffsetFetchResponsePartitions(reader: Reader, _version: number): OffsetFetchResponsePartitions {
+export function decodeOffsetFetchResponsePartitions(
+  reader: Reader,
+  _version: number,
+): OffsetFetchResponsePartitions {
   const partitionIndex: number = reader.readInt32('OffsetFetchResponsePartitions.partitionIndex');
   const committedOffset: bigint = reader.readInt64('OffsetFetchResponsePartitions.committedOffset');
-  const committedLeaderEpoch: number = reader.readInt32('OffsetFetchResponsePartitions.committedLeaderEpoch');
-  const metadata: string | null = reader.readCompactNullableString('OffsetFetchResponsePartitions.metadata');
+  const committedLeaderEpoch: number = reader.readInt32(
+    'OffsetFetchResponsePartitions.committedLeaderEpoch',
+  );
+  const metadata: string | null = reader.readCompactNullableString(
+    'OffsetFetchResponsePartitions.metadata',
+  );
   const errorCode: number = reader.readInt16('OffsetFetchResponsePartitions.errorCode');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('OffsetFetchResponsePartitions');
-  return { partitionIndex, committedOffset, committedLeaderEpoch, metadata, errorCode, unknownTags };
+  return {
+    partitionIndex,
+    committedOffset,
+    committedLeaderEpoch,
+    metadata,
+    errorCode,
+    unknownTags,
+  };
 }
 
 export function encodeOffsetFetchResponsePartitions(
@@ -282,7 +376,10 @@ export function encodeOffsetFetchResponsePartitions(
 ): void {
   writer.writeInt32(message.partitionIndex, 'OffsetFetchResponsePartitions.partitionIndex');
   writer.writeInt64(message.committedOffset, 'OffsetFetchResponsePartitions.committedOffset');
-  writer.writeInt32(message.committedLeaderEpoch, 'OffsetFetchResponsePartitions.committedLeaderEpoch');
+  writer.writeInt32(
+    message.committedLeaderEpoch,
+    'OffsetFetchResponsePartitions.committedLeaderEpoch',
+  );
   writer.writeCompactNullableString(message.metadata, 'OffsetFetchResponsePartitions.metadata');
   writer.writeInt16(message.errorCode, 'OffsetFetchResponsePartitions.errorCode');
   writer.writeTags(message.unknownTags, 'OffsetFetchResponsePartitions.unknownTags');

@@ -14,7 +14,9 @@ export interface OffsetForLeaderEpochRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetForLeaderEpochRequest(fields: Partial<OffsetForLeaderEpochRequest> = {}): OffsetForLeaderEpochRequest {
+export function createOffsetForLeaderEpochRequest(
+  fields: Partial<OffsetForLeaderEpochRequest> = {},
+): OffsetForLeaderEpochRequest {
   return {
     replicaId: fields.replicaId ?? -2,
     topics: fields.topics ?? [],
@@ -22,13 +24,24 @@ export function createOffsetForLeaderEpochRequest(fields: Partial<OffsetForLeade
   };
 }
 
-export function decodeOffsetForLeaderEpochRequest(reader: Reader, version: number): OffsetForLeaderEpochRequest {
+export function decodeOffsetForLeaderEpochRequest(
+  reader: Reader,
+  version: number,
+): OffsetForLeaderEpochRequest {
   reader.beginMessage('OffsetForLeaderEpochRequest', version, 2, 4);
   const flexible = version >= 4;
-  const replicaId: number = version >= 3 ? reader.readInt32('OffsetForLeaderEpochRequest.replicaId') : -2;
+  const replicaId: number =
+    version >= 3 ? reader.readInt32('OffsetForLeaderEpochRequest.replicaId') : -2;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'OffsetForLeaderEpochRequest.topics')
+    : reader.readArrayLength(3, 'OffsetForLeaderEpochRequest.topics');
   const topics: OffsetForLeaderTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'OffsetForLeaderEpochRequest.topics') : reader.readArrayLength(3, 'OffsetForLeaderEpochRequest.topics')); count > 0; count--) topics.push(decodeOffsetForLeaderTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetForLeaderEpochRequest') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetForLeaderTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetForLeaderEpochRequest')
+    : undefined;
   return { replicaId, topics, unknownTags };
 }
 
@@ -42,7 +55,9 @@ export function encodeOffsetForLeaderEpochRequest(
   if (version >= 3) {
     writer.writeInt32(message.replicaId, 'OffsetForLeaderEpochRequest.replicaId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetForLeaderEpochRequest.topics') : writer.writeArrayLength(message.topics, 'OffsetForLeaderEpochRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'OffsetForLeaderEpochRequest.topics')
+    : writer.writeArrayLength(message.topics, 'OffsetForLeaderEpochRequest.topics');
   for (const item of message.topics) encodeOffsetForLeaderTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetForLeaderEpochRequest.unknownTags');
@@ -58,7 +73,9 @@ export interface OffsetForLeaderTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetForLeaderTopic(fields: Partial<OffsetForLeaderTopic> = {}): OffsetForLeaderTopic {
+export function createOffsetForLeaderTopic(
+  fields: Partial<OffsetForLeaderTopic> = {},
+): OffsetForLeaderTopic {
   return {
     topic: fields.topic ?? '',
     partitions: fields.partitions ?? [],
@@ -68,10 +85,19 @@ export function createOffsetForLeaderTopic(fields: Partial<OffsetForLeaderTopic>
 
 export function decodeOffsetForLeaderTopic(reader: Reader, version: number): OffsetForLeaderTopic {
   const flexible = version >= 4;
-  const topic: string = (flexible ? reader.readCompactString('OffsetForLeaderTopic.topic') : reader.readString('OffsetForLeaderTopic.topic'));
+  const topic: string = flexible
+    ? reader.readCompactString('OffsetForLeaderTopic.topic')
+    : reader.readString('OffsetForLeaderTopic.topic');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(12, 'OffsetForLeaderTopic.partitions')
+    : reader.readArrayLength(12, 'OffsetForLeaderTopic.partitions');
   const partitions: OffsetForLeaderPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(12, 'OffsetForLeaderTopic.partitions') : reader.readArrayLength(12, 'OffsetForLeaderTopic.partitions')); count > 0; count--) partitions.push(decodeOffsetForLeaderPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetForLeaderTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeOffsetForLeaderPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetForLeaderTopic')
+    : undefined;
   return { topic, partitions, unknownTags };
 }
 
@@ -81,8 +107,12 @@ export function encodeOffsetForLeaderTopic(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.topic, 'OffsetForLeaderTopic.topic') : writer.writeString(message.topic, 'OffsetForLeaderTopic.topic'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'OffsetForLeaderTopic.partitions') : writer.writeArrayLength(message.partitions, 'OffsetForLeaderTopic.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topic, 'OffsetForLeaderTopic.topic')
+    : writer.writeString(message.topic, 'OffsetForLeaderTopic.topic');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'OffsetForLeaderTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'OffsetForLeaderTopic.partitions');
   for (const item of message.partitions) encodeOffsetForLeaderPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetForLeaderTopic.unknownTags');
@@ -99,7 +129,9 @@ export interface OffsetForLeaderPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetForLeaderPartition(fields: Partial<OffsetForLeaderPartition> = {}): OffsetForLeaderPartition {
+export function createOffsetForLeaderPartition(
+  fields: Partial<OffsetForLeaderPartition> = {},
+): OffsetForLeaderPartition {
   return {
     partition: fields.partition ?? 0,
     currentLeaderEpoch: fields.currentLeaderEpoch ?? -1,
@@ -108,12 +140,19 @@ export function createOffsetForLeaderPartition(fields: Partial<OffsetForLeaderPa
   };
 }
 
-export function decodeOffsetForLeaderPartition(reader: Reader, version: number): OffsetForLeaderPartition {
+export function decodeOffsetForLeaderPartition(
+  reader: Reader,
+  version: number,
+): OffsetForLeaderPartition {
   const flexible = version >= 4;
   const partition: number = reader.readInt32('OffsetForLeaderPartition.partition');
-  const currentLeaderEpoch: number = reader.readInt32('OffsetForLeaderPartition.currentLeaderEpoch');
+  const currentLeaderEpoch: number = reader.readInt32(
+    'OffsetForLeaderPartition.currentLeaderEpoch',
+  );
   const leaderEpoch: number = reader.readInt32('OffsetForLeaderPartition.leaderEpoch');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetForLeaderPartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetForLeaderPartition')
+    : undefined;
   return { partition, currentLeaderEpoch, leaderEpoch, unknownTags };
 }
 

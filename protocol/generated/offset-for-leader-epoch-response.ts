@@ -14,7 +14,9 @@ export interface OffsetForLeaderEpochResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetForLeaderEpochResponse(fields: Partial<OffsetForLeaderEpochResponse> = {}): OffsetForLeaderEpochResponse {
+export function createOffsetForLeaderEpochResponse(
+  fields: Partial<OffsetForLeaderEpochResponse> = {},
+): OffsetForLeaderEpochResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -22,13 +24,23 @@ export function createOffsetForLeaderEpochResponse(fields: Partial<OffsetForLead
   };
 }
 
-export function decodeOffsetForLeaderEpochResponse(reader: Reader, version: number): OffsetForLeaderEpochResponse {
+export function decodeOffsetForLeaderEpochResponse(
+  reader: Reader,
+  version: number,
+): OffsetForLeaderEpochResponse {
   reader.beginMessage('OffsetForLeaderEpochResponse', version, 2, 4);
   const flexible = version >= 4;
   const throttleTimeMs: number = reader.readInt32('OffsetForLeaderEpochResponse.throttleTimeMs');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'OffsetForLeaderEpochResponse.topics')
+    : reader.readArrayLength(3, 'OffsetForLeaderEpochResponse.topics');
   const topics: OffsetForLeaderTopicResult[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'OffsetForLeaderEpochResponse.topics') : reader.readArrayLength(3, 'OffsetForLeaderEpochResponse.topics')); count > 0; count--) topics.push(decodeOffsetForLeaderTopicResult(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetForLeaderEpochResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeOffsetForLeaderTopicResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetForLeaderEpochResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -40,7 +52,9 @@ export function encodeOffsetForLeaderEpochResponse(
   writer.beginMessage('OffsetForLeaderEpochResponse', version, 2, 4);
   const flexible = version >= 4;
   writer.writeInt32(message.throttleTimeMs, 'OffsetForLeaderEpochResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'OffsetForLeaderEpochResponse.topics') : writer.writeArrayLength(message.topics, 'OffsetForLeaderEpochResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'OffsetForLeaderEpochResponse.topics')
+    : writer.writeArrayLength(message.topics, 'OffsetForLeaderEpochResponse.topics');
   for (const item of message.topics) encodeOffsetForLeaderTopicResult(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetForLeaderEpochResponse.unknownTags');
@@ -56,7 +70,9 @@ export interface OffsetForLeaderTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createOffsetForLeaderTopicResult(fields: Partial<OffsetForLeaderTopicResult> = {}): OffsetForLeaderTopicResult {
+export function createOffsetForLeaderTopicResult(
+  fields: Partial<OffsetForLeaderTopicResult> = {},
+): OffsetForLeaderTopicResult {
   return {
     topic: fields.topic ?? '',
     partitions: fields.partitions ?? [],
@@ -64,12 +80,24 @@ export function createOffsetForLeaderTopicResult(fields: Partial<OffsetForLeader
   };
 }
 
-export function decodeOffsetForLeaderTopicResult(reader: Reader, version: number): OffsetForLeaderTopicResult {
+export function decodeOffsetForLeaderTopicResult(
+  reader: Reader,
+  version: number,
+): OffsetForLeaderTopicResult {
   const flexible = version >= 4;
-  const topic: string = (flexible ? reader.readCompactString('OffsetForLeaderTopicResult.topic') : reader.readString('OffsetForLeaderTopicResult.topic'));
+  const topic: string = flexible
+    ? reader.readCompactString('OffsetForLeaderTopicResult.topic')
+    : reader.readString('OffsetForLeaderTopicResult.topic');
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(18, 'OffsetForLeaderTopicResult.partitions')
+    : reader.readArrayLength(18, 'OffsetForLeaderTopicResult.partitions');
   const partitions: EpochEndOffset[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(18, 'OffsetForLeaderTopicResult.partitions') : reader.readArrayLength(18, 'OffsetForLeaderTopicResult.partitions')); count > 0; count--) partitions.push(decodeEpochEndOffset(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('OffsetForLeaderTopicResult') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeEpochEndOffset(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('OffsetForLeaderTopicResult')
+    : undefined;
   return { topic, partitions, unknownTags };
 }
 
@@ -79,8 +107,12 @@ export function encodeOffsetForLeaderTopicResult(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.topic, 'OffsetForLeaderTopicResult.topic') : writer.writeString(message.topic, 'OffsetForLeaderTopicResult.topic'));
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'OffsetForLeaderTopicResult.partitions') : writer.writeArrayLength(message.partitions, 'OffsetForLeaderTopicResult.partitions'));
+  flexible
+    ? writer.writeCompactString(message.topic, 'OffsetForLeaderTopicResult.topic')
+    : writer.writeString(message.topic, 'OffsetForLeaderTopicResult.topic');
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'OffsetForLeaderTopicResult.partitions')
+    : writer.writeArrayLength(message.partitions, 'OffsetForLeaderTopicResult.partitions');
   for (const item of message.partitions) encodeEpochEndOffset(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'OffsetForLeaderTopicResult.unknownTags');
@@ -114,7 +146,9 @@ export function decodeEpochEndOffset(reader: Reader, version: number): EpochEndO
   const partition: number = reader.readInt32('EpochEndOffset.partition');
   const leaderEpoch: number = reader.readInt32('EpochEndOffset.leaderEpoch');
   const endOffset: bigint = reader.readInt64('EpochEndOffset.endOffset');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('EpochEndOffset') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('EpochEndOffset')
+    : undefined;
   return { errorCode, partition, leaderEpoch, endOffset, unknownTags };
 }
 

@@ -30,12 +30,21 @@ export function createProduceRequest(fields: Partial<ProduceRequest> = {}): Prod
 export function decodeProduceRequest(reader: Reader, version: number): ProduceRequest {
   reader.beginMessage('ProduceRequest', version, 3, 13);
   const flexible = version >= 9;
-  const transactionalId: string | null = (flexible ? reader.readCompactNullableString('ProduceRequest.transactionalId') : reader.readNullableString('ProduceRequest.transactionalId'));
+  const transactionalId: string | null = flexible
+    ? reader.readCompactNullableString('ProduceRequest.transactionalId')
+    : reader.readNullableString('ProduceRequest.transactionalId');
   const acks: number = reader.readInt16('ProduceRequest.acks');
   const timeoutMs: number = reader.readInt32('ProduceRequest.timeoutMs');
+  const topicDataCount = flexible
+    ? reader.readCompactArrayLength(3, 'ProduceRequest.topicData')
+    : reader.readArrayLength(3, 'ProduceRequest.topicData');
   const topicData: TopicProduceData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ProduceRequest.topicData') : reader.readArrayLength(3, 'ProduceRequest.topicData')); count > 0; count--) topicData.push(decodeTopicProduceData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ProduceRequest') : undefined;
+  for (let left = topicDataCount; left > 0; left--) {
+    topicData.push(decodeTopicProduceData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ProduceRequest')
+    : undefined;
   return { transactionalId, acks, timeoutMs, topicData, unknownTags };
 }
 
@@ -46,10 +55,14 @@ export function encodeProduceRequest(
 ): void {
   writer.beginMessage('ProduceRequest', version, 3, 13);
   const flexible = version >= 9;
-  (flexible ? writer.writeCompactNullableString(message.transactionalId, 'ProduceRequest.transactionalId') : writer.writeNullableString(message.transactionalId, 'ProduceRequest.transactionalId'));
+  flexible
+    ? writer.writeCompactNullableString(message.transactionalId, 'ProduceRequest.transactionalId')
+    : writer.writeNullableString(message.transactionalId, 'ProduceRequest.transactionalId');
   writer.writeInt16(message.acks, 'ProduceRequest.acks');
   writer.writeInt32(message.timeoutMs, 'ProduceRequest.timeoutMs');
-  (flexible ? writer.writeCompactArrayLength(message.topicData, 'ProduceRequest.topicData') : writer.writeArrayLength(message.topicData, 'ProduceRequest.topicData'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topicData, 'ProduceRequest.topicData')
+    : writer.writeArrayLength(message.topicData, 'ProduceRequest.topicData');
   for (const item of message.topicData) encodeTopicProduceData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'ProduceRequest.unknownTags');
@@ -77,11 +90,23 @@ export function createTopicProduceData(fields: Partial<TopicProduceData> = {}): 
 
 export function decodeTopicProduceData(reader: Reader, version: number): TopicProduceData {
   const flexible = version >= 9;
-  const name: string = version <= 12 ? (flexible ? reader.readCompactString('TopicProduceData.name') : reader.readString('TopicProduceData.name')) : '';
+  const name: string =
+    version <= 12
+      ? flexible
+        ? reader.readCompactString('TopicProduceData.name')
+        : reader.readString('TopicProduceData.name')
+      : '';
   const topicId: string = version >= 13 ? reader.readUuid('TopicProduceData.topicId') : zeroUuid;
+  const partitionDataCount = flexible
+    ? reader.readCompactArrayLength(6, 'TopicProduceData.partitionData')
+    : reader.readArrayLength(6, 'TopicProduceData.partitionData');
   const partitionData: PartitionProduceData[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'TopicProduceData.partitionData') : reader.readArrayLength(6, 'TopicProduceData.partitionData')); count > 0; count--) partitionData.push(decodePartitionProduceData(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicProduceData') : undefined;
+  for (let left = partitionDataCount; left > 0; left--) {
+    partitionData.push(decodePartitionProduceData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicProduceData')
+    : undefined;
   return { name, topicId, partitionData, unknownTags };
 }
 
@@ -92,12 +117,16 @@ export function encodeTopicProduceData(
 ): void {
   const flexible = version >= 9;
   if (version <= 12) {
-    (flexible ? writer.writeCompactString(message.name, 'TopicProduceData.name') : writer.writeString(message.name, 'TopicProduceData.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'TopicProduceData.name')
+      : writer.writeString(message.name, 'TopicProduceData.name');
   }
   if (version >= 13) {
     writer.writeUuid(message.topicId, 'TopicProduceData.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitionData, 'TopicProduceData.partitionData') : writer.writeArrayLength(message.partitionData, 'TopicProduceData.partitionData'));
+  flexible
+    ? writer.writeCompactArrayLength(message.partitionData, 'TopicProduceData.partitionData')
+    : writer.writeArrayLength(message.partitionData, 'TopicProduceData.partitionData');
   for (const item of message.partitionData) encodePartitionProduceData(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicProduceData.unknownTags');
@@ -113,7 +142,9 @@ export interface PartitionProduceData {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPartitionProduceData(fields: Partial<PartitionProduceData> = {}): PartitionProduceData {
+export function createPartitionProduceData(
+  fields: Partial<PartitionProduceData> = {},
+): PartitionProduceData {
   return {
     index: fields.index ?? 0,
     records: fields.records ?? null,
@@ -123,10 +154,14 @@ export function createPartitionProduceData(fields: Partial<PartitionProduceData>
 
 export function decodePartitionProduceData(reader: Reader, version: number): PartitionProduceData {
   const flexible = version >= 9;
-  const index: number = reader.readInt32('PartitionProduceData.index');
-  const records: Buffer | null = (flexible ? reader.readCompactNullableBytes('PartitionProduceData.records') : reader.readNullableBytes('PartitionProduceData.records'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('PartitionProduceData') : undefined;
-  return { index, records, unknownTags };
+  const indexValue: number = reader.readInt32('PartitionProduceData.index');
+  const records: Buffer | null = flexible
+    ? reader.readCompactNullableBytes('PartitionProduceData.records')
+    : reader.readNullableBytes('PartitionProduceData.records');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('PartitionProduceData')
+    : undefined;
+  return { index: indexValue, records, unknownTags };
 }
 
 export function encodePartitionProduceData(
@@ -136,7 +171,9 @@ export function encodePartitionProduceData(
 ): void {
   const flexible = version >= 9;
   writer.writeInt32(message.index, 'PartitionProduceData.index');
-  (flexible ? writer.writeCompactNullableBytes(message.records, 'PartitionProduceData.records') : writer.writeNullableBytes(message.records, 'PartitionProduceData.records'));
+  flexible
+    ? writer.writeCompactNullableBytes(message.records, 'PartitionProduceData.records')
+    : writer.writeNullableBytes(message.records, 'PartitionProduceData.records');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'PartitionProduceData.unknownTags');
   } else {

@@ -28,8 +28,13 @@ export function createProduceResponse(fields: Partial<ProduceResponse> = {}): Pr
 export function decodeProduceResponse(reader: Reader, version: number): ProduceResponse {
   reader.beginMessage('ProduceResponse', version, 3, 13);
   const flexible = version >= 9;
+  const responsesCount = flexible
+    ? reader.readCompactArrayLength(3, 'ProduceResponse.responses')
+    : reader.readArrayLength(3, 'ProduceResponse.responses');
   const responses: TopicProduceResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'ProduceResponse.responses') : reader.readArrayLength(3, 'ProduceResponse.responses')); count > 0; count--) responses.push(decodeTopicProduceResponse(reader, version));
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeTopicProduceResponse(reader, version));
+  }
   const throttleTimeMs: number = reader.readInt32('ProduceResponse.throttleTimeMs');
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
@@ -57,13 +62,21 @@ export function encodeProduceResponse(
 ): void {
   writer.beginMessage('ProduceResponse', version, 3, 13);
   const flexible = version >= 9;
-  (flexible ? writer.writeCompactArrayLength(message.responses, 'ProduceResponse.responses') : writer.writeArrayLength(message.responses, 'ProduceResponse.responses'));
+  flexible
+    ? writer.writeCompactArrayLength(message.responses, 'ProduceResponse.responses')
+    : writer.writeArrayLength(message.responses, 'ProduceResponse.responses');
   for (const item of message.responses) encodeTopicProduceResponse(writer, item, version);
   writer.writeInt32(message.throttleTimeMs, 'ProduceResponse.throttleTimeMs');
-  if (!(version >= 10) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('ProduceResponse.nodeEndpoints');
+  if (version < 10 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('ProduceResponse.nodeEndpoints');
+  }
   if (flexible) {
     const hasNodeEndpoints = version >= 10 && message.nodeEndpoints.length !== 0;
-    writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'ProduceResponse.unknownTags');
+    writer.writeTagCount(
+      hasNodeEndpoints ? 1 : 0,
+      message.unknownTags,
+      'ProduceResponse.unknownTags',
+    );
     let previous = -1;
     if (hasNodeEndpoints) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -87,7 +100,9 @@ export interface TopicProduceResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopicProduceResponse(fields: Partial<TopicProduceResponse> = {}): TopicProduceResponse {
+export function createTopicProduceResponse(
+  fields: Partial<TopicProduceResponse> = {},
+): TopicProduceResponse {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -98,11 +113,24 @@ export function createTopicProduceResponse(fields: Partial<TopicProduceResponse>
 
 export function decodeTopicProduceResponse(reader: Reader, version: number): TopicProduceResponse {
   const flexible = version >= 9;
-  const name: string = version <= 12 ? (flexible ? reader.readCompactString('TopicProduceResponse.name') : reader.readString('TopicProduceResponse.name')) : '';
-  const topicId: string = version >= 13 ? reader.readUuid('TopicProduceResponse.topicId') : zeroUuid;
+  const name: string =
+    version <= 12
+      ? flexible
+        ? reader.readCompactString('TopicProduceResponse.name')
+        : reader.readString('TopicProduceResponse.name')
+      : '';
+  const topicId: string =
+    version >= 13 ? reader.readUuid('TopicProduceResponse.topicId') : zeroUuid;
+  const partitionResponsesCount = flexible
+    ? reader.readCompactArrayLength(22, 'TopicProduceResponse.partitionResponses')
+    : reader.readArrayLength(22, 'TopicProduceResponse.partitionResponses');
   const partitionResponses: PartitionProduceResponse[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(22, 'TopicProduceResponse.partitionResponses') : reader.readArrayLength(22, 'TopicProduceResponse.partitionResponses')); count > 0; count--) partitionResponses.push(decodePartitionProduceResponse(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TopicProduceResponse') : undefined;
+  for (let left = partitionResponsesCount; left > 0; left--) {
+    partitionResponses.push(decodePartitionProduceResponse(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TopicProduceResponse')
+    : undefined;
   return { name, topicId, partitionResponses, unknownTags };
 }
 
@@ -113,13 +141,24 @@ export function encodeTopicProduceResponse(
 ): void {
   const flexible = version >= 9;
   if (version <= 12) {
-    (flexible ? writer.writeCompactString(message.name, 'TopicProduceResponse.name') : writer.writeString(message.name, 'TopicProduceResponse.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'TopicProduceResponse.name')
+      : writer.writeString(message.name, 'TopicProduceResponse.name');
   }
   if (version >= 13) {
     writer.writeUuid(message.topicId, 'TopicProduceResponse.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitionResponses, 'TopicProduceResponse.partitionResponses') : writer.writeArrayLength(message.partitionResponses, 'TopicProduceResponse.partitionResponses'));
-  for (const item of message.partitionResponses) encodePartitionProduceResponse(writer, item, version);
+  flexible
+    ? writer.writeCompactArrayLength(
+        message.partitionResponses,
+        'TopicProduceResponse.partitionResponses',
+      )
+    : writer.writeArrayLength(
+        message.partitionResponses,
+        'TopicProduceResponse.partitionResponses',
+      );
+  for (const item of message.partitionResponses)
+    encodePartitionProduceResponse(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TopicProduceResponse.unknownTags');
   } else {
@@ -140,7 +179,9 @@ export interface PartitionProduceResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPartitionProduceResponse(fields: Partial<PartitionProduceResponse> = {}): PartitionProduceResponse {
+export function createPartitionProduceResponse(
+  fields: Partial<PartitionProduceResponse> = {},
+): PartitionProduceResponse {
   return {
     index: fields.index ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -154,20 +195,41 @@ export function createPartitionProduceResponse(fields: Partial<PartitionProduceR
   };
 }
 
-export function decodePartitionProduceResponse(reader: Reader, version: number): PartitionProduceResponse {
+export function decodePartitionProduceResponse(
+  reader: Reader,
+  version: number,
+): PartitionProduceResponse {
   const flexible = version >= 9;
-  const index: number = reader.readInt32('PartitionProduceResponse.index');
+  const indexValue: number = reader.readInt32('PartitionProduceResponse.index');
   const errorCode: number = reader.readInt16('PartitionProduceResponse.errorCode');
   const baseOffset: bigint = reader.readInt64('PartitionProduceResponse.baseOffset');
   const logAppendTimeMs: bigint = reader.readInt64('PartitionProduceResponse.logAppendTimeMs');
-  const logStartOffset: bigint = version >= 5 ? reader.readInt64('PartitionProduceResponse.logStartOffset') : -1n;
+  const logStartOffset: bigint =
+    version >= 5 ? reader.readInt64('PartitionProduceResponse.logStartOffset') : -1n;
+  const recordErrorsCount =
+    version >= 8
+      ? flexible
+        ? reader.readCompactArrayLength(6, 'PartitionProduceResponse.recordErrors')
+        : reader.readArrayLength(6, 'PartitionProduceResponse.recordErrors')
+      : 0;
   const recordErrors: BatchIndexAndErrorMessage[] = [];
-  for (let count = version >= 8 ? (flexible ? reader.readCompactArrayLength(6, 'PartitionProduceResponse.recordErrors') : reader.readArrayLength(6, 'PartitionProduceResponse.recordErrors')) : 0; count > 0; count--) recordErrors.push(decodeBatchIndexAndErrorMessage(reader, version));
-  const errorMessage: string | null = version >= 8 ? (flexible ? reader.readCompactNullableString('PartitionProduceResponse.errorMessage') : reader.readNullableString('PartitionProduceResponse.errorMessage')) : null;
+  for (let left = recordErrorsCount; left > 0; left--) {
+    recordErrors.push(decodeBatchIndexAndErrorMessage(reader, version));
+  }
+  const errorMessage: string | null =
+    version >= 8
+      ? flexible
+        ? reader.readCompactNullableString('PartitionProduceResponse.errorMessage')
+        : reader.readNullableString('PartitionProduceResponse.errorMessage')
+      : null;
   let currentLeader: LeaderIdAndEpoch = createLeaderIdAndEpoch();
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
-  for (let count = flexible ? reader.readTagCount('PartitionProduceResponse') : 0; count > 0; count--) {
+  for (
+    let count = flexible ? reader.readTagCount('PartitionProduceResponse') : 0;
+    count > 0;
+    count--
+  ) {
     tag = reader.readTag(tag, 'PartitionProduceResponse');
     const tagEnd = reader.readTagEnd('PartitionProduceResponse');
     if (tag === 0 && version >= 10) {
@@ -177,7 +239,17 @@ export function decodePartitionProduceResponse(reader: Reader, version: number):
     }
     reader.expectTagEnd(tagEnd, 'PartitionProduceResponse');
   }
-  return { index, errorCode, baseOffset, logAppendTimeMs, logStartOffset, recordErrors, errorMessage, currentLeader, unknownTags };
+  return {
+    index: indexValue,
+    errorCode,
+    baseOffset,
+    logAppendTimeMs,
+    logStartOffset,
+    recordErrors,
+    errorMessage,
+    currentLeader,
+    unknownTags,
+  };
 }
 
 export function encodePartitionProduceResponse(
@@ -194,16 +266,32 @@ export function encodePartitionProduceResponse(
     writer.writeInt64(message.logStartOffset, 'PartitionProduceResponse.logStartOffset');
   }
   if (version >= 8) {
-    (flexible ? writer.writeCompactArrayLength(message.recordErrors, 'PartitionProduceResponse.recordErrors') : writer.writeArrayLength(message.recordErrors, 'PartitionProduceResponse.recordErrors'));
+    flexible
+      ? writer.writeCompactArrayLength(
+          message.recordErrors,
+          'PartitionProduceResponse.recordErrors',
+        )
+      : writer.writeArrayLength(message.recordErrors, 'PartitionProduceResponse.recordErrors');
     for (const item of message.recordErrors) encodeBatchIndexAndErrorMessage(writer, item, version);
   }
   if (version >= 8) {
-    (flexible ? writer.writeCompactNullableString(message.errorMessage, 'PartitionProduceResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'PartitionProduceResponse.errorMessage'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.errorMessage,
+          'PartitionProduceResponse.errorMessage',
+        )
+      : writer.writeNullableString(message.errorMessage, 'PartitionProduceResponse.errorMessage');
   }
-  if (!(version >= 10) && !isDefaultLeaderIdAndEpoch(message.currentLeader)) throw writer.unsupportedField('PartitionProduceResponse.currentLeader');
+  if (version < 10 && !isDefaultLeaderIdAndEpoch(message.currentLeader)) {
+    throw writer.unsupportedField('PartitionProduceResponse.currentLeader');
+  }
   if (flexible) {
     const hasCurrentLeader = version >= 10 && !isDefaultLeaderIdAndEpoch(message.currentLeader);
-    writer.writeTagCount((hasCurrentLeader ? 1 : 0), message.unknownTags, 'PartitionProduceResponse.unknownTags');
+    writer.writeTagCount(
+      hasCurrentLeader ? 1 : 0,
+      message.unknownTags,
+      'PartitionProduceResponse.unknownTags',
+    );
     let previous = -1;
     if (hasCurrentLeader) {
       writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -225,7 +313,9 @@ export interface BatchIndexAndErrorMessage {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createBatchIndexAndErrorMessage(fields: Partial<BatchIndexAndErrorMessage> = {}): BatchIndexAndErrorMessage {
+export function createBatchIndexAndErrorMessage(
+  fields: Partial<BatchIndexAndErrorMessage> = {},
+): BatchIndexAndErrorMessage {
   return {
     batchIndex: fields.batchIndex ?? 0,
     batchIndexErrorMessage: fields.batchIndexErrorMessage ?? null,
@@ -233,11 +323,18 @@ export function createBatchIndexAndErrorMessage(fields: Partial<BatchIndexAndErr
   };
 }
 
-export function decodeBatchIndexAndErrorMessage(reader: Reader, version: number): BatchIndexAndErrorMessage {
+export function decodeBatchIndexAndErrorMessage(
+  reader: Reader,
+  version: number,
+): BatchIndexAndErrorMessage {
   const flexible = version >= 9;
   const batchIndex: number = reader.readInt32('BatchIndexAndErrorMessage.batchIndex');
-  const batchIndexErrorMessage: string | null = (flexible ? reader.readCompactNullableString('BatchIndexAndErrorMessage.batchIndexErrorMessage') : reader.readNullableString('BatchIndexAndErrorMessage.batchIndexErrorMessage'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('BatchIndexAndErrorMessage') : undefined;
+  const batchIndexErrorMessage: string | null = flexible
+    ? reader.readCompactNullableString('BatchIndexAndErrorMessage.batchIndexErrorMessage')
+    : reader.readNullableString('BatchIndexAndErrorMessage.batchIndexErrorMessage');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('BatchIndexAndErrorMessage')
+    : undefined;
   return { batchIndex, batchIndexErrorMessage, unknownTags };
 }
 
@@ -248,7 +345,15 @@ export function encodeBatchIndexAndErrorMessage(
 ): void {
   const flexible = version >= 9;
   writer.writeInt32(message.batchIndex, 'BatchIndexAndErrorMessage.batchIndex');
-  (flexible ? writer.writeCompactNullableString(message.batchIndexErrorMessage, 'BatchIndexAndErrorMessage.batchIndexErrorMessage') : writer.writeNullableString(message.batchIndexErrorMessage, 'BatchIndexAndErrorMessage.batchIndexErrorMessage'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.batchIndexErrorMessage,
+        'BatchIndexAndErrorMessage.batchIndexErrorMessage',
+      )
+    : writer.writeNullableString(
+        message.batchIndexErrorMessage,
+        'BatchIndexAndErrorMessage.batchIndexErrorMessage',
+      );
   if (flexible) {
     writer.writeTags(message.unknownTags, 'BatchIndexAndErrorMessage.unknownTags');
   } else {
@@ -324,11 +429,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, rack, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeInt32(message.port, 'NodeEndpoint.port');

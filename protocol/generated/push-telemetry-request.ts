@@ -18,7 +18,9 @@ export interface PushTelemetryRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPushTelemetryRequest(fields: Partial<PushTelemetryRequest> = {}): PushTelemetryRequest {
+export function createPushTelemetryRequest(
+  fields: Partial<PushTelemetryRequest> = {},
+): PushTelemetryRequest {
   return {
     clientInstanceId: fields.clientInstanceId ?? zeroUuid,
     subscriptionId: fields.subscriptionId ?? 0,

@@ -14,7 +14,9 @@ export interface PushTelemetryResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createPushTelemetryResponse(fields: Partial<PushTelemetryResponse> = {}): PushTelemetryResponse {
+export function createPushTelemetryResponse(
+  fields: Partial<PushTelemetryResponse> = {},
+): PushTelemetryResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -22,7 +24,10 @@ export function createPushTelemetryResponse(fields: Partial<PushTelemetryRespons
   };
 }
 
-export function decodePushTelemetryResponse(reader: Reader, version: number): PushTelemetryResponse {
+export function decodePushTelemetryResponse(
+  reader: Reader,
+  version: number,
+): PushTelemetryResponse {
   reader.beginMessage('PushTelemetryResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('PushTelemetryResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('PushTelemetryResponse.errorCode');

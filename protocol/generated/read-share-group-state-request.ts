@@ -15,7 +15,9 @@ export interface ReadShareGroupStateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadShareGroupStateRequest(fields: Partial<ReadShareGroupStateRequest> = {}): ReadShareGroupStateRequest {
+export function createReadShareGroupStateRequest(
+  fields: Partial<ReadShareGroupStateRequest> = {},
+): ReadShareGroupStateRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -23,11 +25,17 @@ export function createReadShareGroupStateRequest(fields: Partial<ReadShareGroupS
   };
 }
 
-export function decodeReadShareGroupStateRequest(reader: Reader, version: number): ReadShareGroupStateRequest {
+export function decodeReadShareGroupStateRequest(
+  reader: Reader,
+  version: number,
+): ReadShareGroupStateRequest {
   reader.beginMessage('ReadShareGroupStateRequest', version, 0, 0);
   const groupId: string = reader.readCompactString('ReadShareGroupStateRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(18, 'ReadShareGroupStateRequest.topics');
   const topics: ReadStateData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ReadShareGroupStateRequest.topics'); count > 0; count--) topics.push(decodeReadStateData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeReadStateData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadShareGroupStateRequest');
   return { groupId, topics, unknownTags };
 }
@@ -61,17 +69,16 @@ export function createReadStateData(fields: Partial<ReadStateData> = {}): ReadSt
 
 export function decodeReadStateData(reader: Reader, version: number): ReadStateData {
   const topicId: string = reader.readUuid('ReadStateData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(9, 'ReadStateData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'ReadStateData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadStateData');
   return { topicId, partitions, unknownTags };
 }
 
-export function encodeReadStateData(
-  writer: Writer,
-  message: ReadStateData,
-  version: number,
-): void {
+export function encodeReadStateData(writer: Writer, message: ReadStateData, version: number): void {
   writer.writeUuid(message.topicId, 'ReadStateData.topicId');
   writer.writeCompactArrayLength(message.partitions, 'ReadStateData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);

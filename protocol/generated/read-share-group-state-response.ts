@@ -14,17 +14,25 @@ export interface ReadShareGroupStateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadShareGroupStateResponse(fields: Partial<ReadShareGroupStateResponse> = {}): ReadShareGroupStateResponse {
+export function createReadShareGroupStateResponse(
+  fields: Partial<ReadShareGroupStateResponse> = {},
+): ReadShareGroupStateResponse {
   return {
     results: fields.results ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeReadShareGroupStateResponse(reader: Reader, version: number): ReadShareGroupStateResponse {
+export function decodeReadShareGroupStateResponse(
+  reader: Reader,
+  version: number,
+): ReadShareGroupStateResponse {
   reader.beginMessage('ReadShareGroupStateResponse', version, 0, 0);
+  const resultsCount = reader.readCompactArrayLength(18, 'ReadShareGroupStateResponse.results');
   const results: ReadStateResult[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ReadShareGroupStateResponse.results'); count > 0; count--) results.push(decodeReadStateResult(reader, version));
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeReadStateResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadShareGroupStateResponse');
   return { results, unknownTags };
 }
@@ -57,8 +65,11 @@ export function createReadStateResult(fields: Partial<ReadStateResult> = {}): Re
 
 export function decodeReadStateResult(reader: Reader, version: number): ReadStateResult {
   const topicId: string = reader.readUuid('ReadStateResult.topicId');
+  const partitionsCount = reader.readCompactArrayLength(21, 'ReadStateResult.partitions');
   const partitions: PartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(21, 'ReadStateResult.partitions'); count > 0; count--) partitions.push(decodePartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadStateResult');
   return { topicId, partitions, unknownTags };
 }
@@ -100,11 +111,16 @@ export function createPartitionResult(fields: Partial<PartitionResult> = {}): Pa
 export function decodePartitionResult(reader: Reader, version: number): PartitionResult {
   const partition: number = reader.readInt32('PartitionResult.partition');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResult.errorMessage',
+  );
   const stateEpoch: number = reader.readInt32('PartitionResult.stateEpoch');
   const startOffset: bigint = reader.readInt64('PartitionResult.startOffset');
+  const stateBatchesCount = reader.readCompactArrayLength(20, 'PartitionResult.stateBatches');
   const stateBatches: StateBatch[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'PartitionResult.stateBatches'); count > 0; count--) stateBatches.push(decodeStateBatch(reader, version));
+  for (let left = stateBatchesCount; left > 0; left--) {
+    stateBatches.push(decodeStateBatch(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResult');
   return { partition, errorCode, errorMessage, stateEpoch, startOffset, stateBatches, unknownTags };
 }
@@ -152,11 +168,7 @@ export function decodeStateBatch(reader: Reader, _version: number): StateBatch {
   return { firstOffset, lastOffset, deliveryState, deliveryCount, unknownTags };
 }
 
-export function encodeStateBatch(
-  writer: Writer,
-  message: StateBatch,
-  _version: number,
-): void {
+export function encodeStateBatch(writer: Writer, message: StateBatch, _version: number): void {
   writer.writeInt64(message.firstOffset, 'StateBatch.firstOffset');
   writer.writeInt64(message.lastOffset, 'StateBatch.lastOffset');
   writer.writeInt8(message.deliveryState, 'StateBatch.deliveryState');

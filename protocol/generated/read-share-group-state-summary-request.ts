@@ -15,7 +15,9 @@ export interface ReadShareGroupStateSummaryRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadShareGroupStateSummaryRequest(fields: Partial<ReadShareGroupStateSummaryRequest> = {}): ReadShareGroupStateSummaryRequest {
+export function createReadShareGroupStateSummaryRequest(
+  fields: Partial<ReadShareGroupStateSummaryRequest> = {},
+): ReadShareGroupStateSummaryRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -23,12 +25,20 @@ export function createReadShareGroupStateSummaryRequest(fields: Partial<ReadShar
   };
 }
 
-export function decodeReadShareGroupStateSummaryRequest(reader: Reader, version: number): ReadShareGroupStateSummaryRequest {
+export function decodeReadShareGroupStateSummaryRequest(
+  reader: Reader,
+  version: number,
+): ReadShareGroupStateSummaryRequest {
   reader.beginMessage('ReadShareGroupStateSummaryRequest', version, 0, 1);
   const groupId: string = reader.readCompactString('ReadShareGroupStateSummaryRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(18, 'ReadShareGroupStateSummaryRequest.topics');
   const topics: ReadStateSummaryData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ReadShareGroupStateSummaryRequest.topics'); count > 0; count--) topics.push(decodeReadStateSummaryData(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadShareGroupStateSummaryRequest');
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeReadStateSummaryData(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ReadShareGroupStateSummaryRequest',
+  );
   return { groupId, topics, unknownTags };
 }
 
@@ -51,7 +61,9 @@ export interface ReadStateSummaryData {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadStateSummaryData(fields: Partial<ReadStateSummaryData> = {}): ReadStateSummaryData {
+export function createReadStateSummaryData(
+  fields: Partial<ReadStateSummaryData> = {},
+): ReadStateSummaryData {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -61,8 +73,11 @@ export function createReadStateSummaryData(fields: Partial<ReadStateSummaryData>
 
 export function decodeReadStateSummaryData(reader: Reader, version: number): ReadStateSummaryData {
   const topicId: string = reader.readUuid('ReadStateSummaryData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(9, 'ReadStateSummaryData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'ReadStateSummaryData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadStateSummaryData');
   return { topicId, partitions, unknownTags };
 }
@@ -110,14 +125,15 @@ export function encodePartitionData(
   writer.writeTags(message.unknownTags, 'PartitionData.unknownTags');
 }
 
-export const readShareGroupStateSummaryRequestCodec: MessageCodec<ReadShareGroupStateSummaryRequest> = {
-  name: 'ReadShareGroupStateSummaryRequest',
-  kind: 'request',
-  apiKey: 87,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createReadShareGroupStateSummaryRequest,
-  decode: decodeReadShareGroupStateSummaryRequest,
-  encode: encodeReadShareGroupStateSummaryRequest,
-};
+export const readShareGroupStateSummaryRequestCodec: MessageCodec<ReadShareGroupStateSummaryRequest> =
+  {
+    name: 'ReadShareGroupStateSummaryRequest',
+    kind: 'request',
+    apiKey: 87,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createReadShareGroupStateSummaryRequest,
+    decode: decodeReadShareGroupStateSummaryRequest,
+    encode: encodeReadShareGroupStateSummaryRequest,
+  };

@@ -14,18 +14,31 @@ export interface ReadShareGroupStateSummaryResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadShareGroupStateSummaryResponse(fields: Partial<ReadShareGroupStateSummaryResponse> = {}): ReadShareGroupStateSummaryResponse {
+export function createReadShareGroupStateSummaryResponse(
+  fields: Partial<ReadShareGroupStateSummaryResponse> = {},
+): ReadShareGroupStateSummaryResponse {
   return {
     results: fields.results ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeReadShareGroupStateSummaryResponse(reader: Reader, version: number): ReadShareGroupStateSummaryResponse {
+export function decodeReadShareGroupStateSummaryResponse(
+  reader: Reader,
+  version: number,
+): ReadShareGroupStateSummaryResponse {
   reader.beginMessage('ReadShareGroupStateSummaryResponse', version, 0, 1);
+  const resultsCount = reader.readCompactArrayLength(
+    18,
+    'ReadShareGroupStateSummaryResponse.results',
+  );
   const results: ReadStateSummaryResult[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ReadShareGroupStateSummaryResponse.results'); count > 0; count--) results.push(decodeReadStateSummaryResult(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadShareGroupStateSummaryResponse');
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeReadStateSummaryResult(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'ReadShareGroupStateSummaryResponse',
+  );
   return { results, unknownTags };
 }
 
@@ -47,7 +60,9 @@ export interface ReadStateSummaryResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createReadStateSummaryResult(fields: Partial<ReadStateSummaryResult> = {}): ReadStateSummaryResult {
+export function createReadStateSummaryResult(
+  fields: Partial<ReadStateSummaryResult> = {},
+): ReadStateSummaryResult {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -55,10 +70,16 @@ export function createReadStateSummaryResult(fields: Partial<ReadStateSummaryRes
   };
 }
 
-export function decodeReadStateSummaryResult(reader: Reader, version: number): ReadStateSummaryResult {
+export function decodeReadStateSummaryResult(
+  reader: Reader,
+  version: number,
+): ReadStateSummaryResult {
   const topicId: string = reader.readUuid('ReadStateSummaryResult.topicId');
+  const partitionsCount = reader.readCompactArrayLength(24, 'ReadStateSummaryResult.partitions');
   const partitions: PartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(24, 'ReadStateSummaryResult.partitions'); count > 0; count--) partitions.push(decodePartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ReadStateSummaryResult');
   return { topicId, partitions, unknownTags };
 }
@@ -102,13 +123,25 @@ export function createPartitionResult(fields: Partial<PartitionResult> = {}): Pa
 export function decodePartitionResult(reader: Reader, version: number): PartitionResult {
   const partition: number = reader.readInt32('PartitionResult.partition');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResult.errorMessage',
+  );
   const stateEpoch: number = reader.readInt32('PartitionResult.stateEpoch');
   const leaderEpoch: number = reader.readInt32('PartitionResult.leaderEpoch');
   const startOffset: bigint = reader.readInt64('PartitionResult.startOffset');
-  const deliveryCompleteCount: number = version >= 1 ? reader.readInt32('PartitionResult.deliveryCompleteCount') : -1;
+  const deliveryCompleteCount: number =
+    version >= 1 ? reader.readInt32('PartitionResult.deliveryCompleteCount') : -1;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResult');
-  return { partition, errorCode, errorMessage, stateEpoch, leaderEpoch, startOffset, deliveryCompleteCount, unknownTags };
+  return {
+    partition,
+    errorCode,
+    errorMessage,
+    stateEpoch,
+    leaderEpoch,
+    startOffset,
+    deliveryCompleteCount,
+    unknownTags,
+  };
 }
 
 export function encodePartitionResult(
@@ -128,14 +161,15 @@ export function encodePartitionResult(
   writer.writeTags(message.unknownTags, 'PartitionResult.unknownTags');
 }
 
-export const readShareGroupStateSummaryResponseCodec: MessageCodec<ReadShareGroupStateSummaryResponse> = {
-  name: 'ReadShareGroupStateSummaryResponse',
-  kind: 'response',
-  apiKey: 87,
-  versionMin: 0,
-  versionMax: 1,
-  flexibleFrom: 0,
-  create: createReadShareGroupStateSummaryResponse,
-  decode: decodeReadShareGroupStateSummaryResponse,
-  encode: encodeReadShareGroupStateSummaryResponse,
-};
+export const readShareGroupStateSummaryResponseCodec: MessageCodec<ReadShareGroupStateSummaryResponse> =
+  {
+    name: 'ReadShareGroupStateSummaryResponse',
+    kind: 'response',
+    apiKey: 87,
+    versionMin: 0,
+    versionMax: 1,
+    flexibleFrom: 0,
+    create: createReadShareGroupStateSummaryResponse,
+    decode: decodeReadShareGroupStateSummaryResponse,
+    encode: encodeReadShareGroupStateSummaryResponse,
+  };

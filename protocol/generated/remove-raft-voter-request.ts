@@ -16,7 +16,9 @@ export interface RemoveRaftVoterRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createRemoveRaftVoterRequest(fields: Partial<RemoveRaftVoterRequest> = {}): RemoveRaftVoterRequest {
+export function createRemoveRaftVoterRequest(
+  fields: Partial<RemoveRaftVoterRequest> = {},
+): RemoveRaftVoterRequest {
   return {
     clusterId: fields.clusterId === undefined ? '' : fields.clusterId,
     voterId: fields.voterId ?? 0,
@@ -25,9 +27,14 @@ export function createRemoveRaftVoterRequest(fields: Partial<RemoveRaftVoterRequ
   };
 }
 
-export function decodeRemoveRaftVoterRequest(reader: Reader, version: number): RemoveRaftVoterRequest {
+export function decodeRemoveRaftVoterRequest(
+  reader: Reader,
+  version: number,
+): RemoveRaftVoterRequest {
   reader.beginMessage('RemoveRaftVoterRequest', version, 0, 0);
-  const clusterId: string | null = reader.readCompactNullableString('RemoveRaftVoterRequest.clusterId');
+  const clusterId: string | null = reader.readCompactNullableString(
+    'RemoveRaftVoterRequest.clusterId',
+  );
   const voterId: number = reader.readInt32('RemoveRaftVoterRequest.voterId');
   const voterDirectoryId: string = reader.readUuid('RemoveRaftVoterRequest.voterDirectoryId');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('RemoveRaftVoterRequest');

@@ -15,7 +15,9 @@ export interface RemoveRaftVoterResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createRemoveRaftVoterResponse(fields: Partial<RemoveRaftVoterResponse> = {}): RemoveRaftVoterResponse {
+export function createRemoveRaftVoterResponse(
+  fields: Partial<RemoveRaftVoterResponse> = {},
+): RemoveRaftVoterResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,11 +26,16 @@ export function createRemoveRaftVoterResponse(fields: Partial<RemoveRaftVoterRes
   };
 }
 
-export function decodeRemoveRaftVoterResponse(reader: Reader, version: number): RemoveRaftVoterResponse {
+export function decodeRemoveRaftVoterResponse(
+  reader: Reader,
+  version: number,
+): RemoveRaftVoterResponse {
   reader.beginMessage('RemoveRaftVoterResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('RemoveRaftVoterResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('RemoveRaftVoterResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('RemoveRaftVoterResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'RemoveRaftVoterResponse.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('RemoveRaftVoterResponse');
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }

@@ -14,7 +14,9 @@ export interface RenewDelegationTokenRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createRenewDelegationTokenRequest(fields: Partial<RenewDelegationTokenRequest> = {}): RenewDelegationTokenRequest {
+export function createRenewDelegationTokenRequest(
+  fields: Partial<RenewDelegationTokenRequest> = {},
+): RenewDelegationTokenRequest {
   return {
     hmac: fields.hmac ?? emptyBytes,
     renewPeriodMs: fields.renewPeriodMs ?? 0n,
@@ -22,12 +24,19 @@ export function createRenewDelegationTokenRequest(fields: Partial<RenewDelegatio
   };
 }
 
-export function decodeRenewDelegationTokenRequest(reader: Reader, version: number): RenewDelegationTokenRequest {
+export function decodeRenewDelegationTokenRequest(
+  reader: Reader,
+  version: number,
+): RenewDelegationTokenRequest {
   reader.beginMessage('RenewDelegationTokenRequest', version, 1, 2);
   const flexible = version >= 2;
-  const hmac: Buffer = (flexible ? reader.readCompactBytes('RenewDelegationTokenRequest.hmac') : reader.readBytes('RenewDelegationTokenRequest.hmac'));
+  const hmac: Buffer = flexible
+    ? reader.readCompactBytes('RenewDelegationTokenRequest.hmac')
+    : reader.readBytes('RenewDelegationTokenRequest.hmac');
   const renewPeriodMs: bigint = reader.readInt64('RenewDelegationTokenRequest.renewPeriodMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('RenewDelegationTokenRequest') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('RenewDelegationTokenRequest')
+    : undefined;
   return { hmac, renewPeriodMs, unknownTags };
 }
 
@@ -38,7 +47,9 @@ export function encodeRenewDelegationTokenRequest(
 ): void {
   writer.beginMessage('RenewDelegationTokenRequest', version, 1, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactBytes(message.hmac, 'RenewDelegationTokenRequest.hmac') : writer.writeBytes(message.hmac, 'RenewDelegationTokenRequest.hmac'));
+  flexible
+    ? writer.writeCompactBytes(message.hmac, 'RenewDelegationTokenRequest.hmac')
+    : writer.writeBytes(message.hmac, 'RenewDelegationTokenRequest.hmac');
   writer.writeInt64(message.renewPeriodMs, 'RenewDelegationTokenRequest.renewPeriodMs');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'RenewDelegationTokenRequest.unknownTags');

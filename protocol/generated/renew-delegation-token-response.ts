@@ -15,7 +15,9 @@ export interface RenewDelegationTokenResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createRenewDelegationTokenResponse(fields: Partial<RenewDelegationTokenResponse> = {}): RenewDelegationTokenResponse {
+export function createRenewDelegationTokenResponse(
+  fields: Partial<RenewDelegationTokenResponse> = {},
+): RenewDelegationTokenResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     expiryTimestampMs: fields.expiryTimestampMs ?? 0n,
@@ -24,13 +26,20 @@ export function createRenewDelegationTokenResponse(fields: Partial<RenewDelegati
   };
 }
 
-export function decodeRenewDelegationTokenResponse(reader: Reader, version: number): RenewDelegationTokenResponse {
+export function decodeRenewDelegationTokenResponse(
+  reader: Reader,
+  version: number,
+): RenewDelegationTokenResponse {
   reader.beginMessage('RenewDelegationTokenResponse', version, 1, 2);
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('RenewDelegationTokenResponse.errorCode');
-  const expiryTimestampMs: bigint = reader.readInt64('RenewDelegationTokenResponse.expiryTimestampMs');
+  const expiryTimestampMs: bigint = reader.readInt64(
+    'RenewDelegationTokenResponse.expiryTimestampMs',
+  );
   const throttleTimeMs: number = reader.readInt32('RenewDelegationTokenResponse.throttleTimeMs');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('RenewDelegationTokenResponse') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('RenewDelegationTokenResponse')
+    : undefined;
   return { errorCode, expiryTimestampMs, throttleTimeMs, unknownTags };
 }
 

@@ -33,15 +33,13 @@ export function decodeRequestHeader(reader: Reader, version: number): RequestHea
   const requestApiVersion: number = reader.readInt16('RequestHeader.requestApiVersion');
   const correlationId: number = reader.readInt32('RequestHeader.correlationId');
   const clientId: string | null = reader.readNullableString('RequestHeader.clientId');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('RequestHeader') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('RequestHeader')
+    : undefined;
   return { requestApiKey, requestApiVersion, correlationId, clientId, unknownTags };
 }
 
-export function encodeRequestHeader(
-  writer: Writer,
-  message: RequestHeader,
-  version: number,
-): void {
+export function encodeRequestHeader(writer: Writer, message: RequestHeader, version: number): void {
   writer.beginMessage('RequestHeader', version, 1, 2);
   const flexible = version >= 2;
   writer.writeInt16(message.requestApiKey, 'RequestHeader.requestApiKey');

@@ -24,7 +24,9 @@ export function decodeResponseHeader(reader: Reader, version: number): ResponseH
   reader.beginMessage('ResponseHeader', version, 0, 1);
   const flexible = version >= 1;
   const correlationId: number = reader.readInt32('ResponseHeader.correlationId');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('ResponseHeader') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('ResponseHeader')
+    : undefined;
   return { correlationId, unknownTags };
 }
 

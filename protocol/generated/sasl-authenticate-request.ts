@@ -13,18 +13,27 @@ export interface SaslAuthenticateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSaslAuthenticateRequest(fields: Partial<SaslAuthenticateRequest> = {}): SaslAuthenticateRequest {
+export function createSaslAuthenticateRequest(
+  fields: Partial<SaslAuthenticateRequest> = {},
+): SaslAuthenticateRequest {
   return {
     authBytes: fields.authBytes ?? emptyBytes,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeSaslAuthenticateRequest(reader: Reader, version: number): SaslAuthenticateRequest {
+export function decodeSaslAuthenticateRequest(
+  reader: Reader,
+  version: number,
+): SaslAuthenticateRequest {
   reader.beginMessage('SaslAuthenticateRequest', version, 0, 2);
   const flexible = version >= 2;
-  const authBytes: Buffer = (flexible ? reader.readCompactBytes('SaslAuthenticateRequest.authBytes') : reader.readBytes('SaslAuthenticateRequest.authBytes'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('SaslAuthenticateRequest') : undefined;
+  const authBytes: Buffer = flexible
+    ? reader.readCompactBytes('SaslAuthenticateRequest.authBytes')
+    : reader.readBytes('SaslAuthenticateRequest.authBytes');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('SaslAuthenticateRequest')
+    : undefined;
   return { authBytes, unknownTags };
 }
 
@@ -35,7 +44,9 @@ export function encodeSaslAuthenticateRequest(
 ): void {
   writer.beginMessage('SaslAuthenticateRequest', version, 0, 2);
   const flexible = version >= 2;
-  (flexible ? writer.writeCompactBytes(message.authBytes, 'SaslAuthenticateRequest.authBytes') : writer.writeBytes(message.authBytes, 'SaslAuthenticateRequest.authBytes'));
+  flexible
+    ? writer.writeCompactBytes(message.authBytes, 'SaslAuthenticateRequest.authBytes')
+    : writer.writeBytes(message.authBytes, 'SaslAuthenticateRequest.authBytes');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'SaslAuthenticateRequest.unknownTags');
   } else {

@@ -16,7 +16,9 @@ export interface SaslAuthenticateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSaslAuthenticateResponse(fields: Partial<SaslAuthenticateResponse> = {}): SaslAuthenticateResponse {
+export function createSaslAuthenticateResponse(
+  fields: Partial<SaslAuthenticateResponse> = {},
+): SaslAuthenticateResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     errorMessage: fields.errorMessage === undefined ? '' : fields.errorMessage,
@@ -26,14 +28,24 @@ export function createSaslAuthenticateResponse(fields: Partial<SaslAuthenticateR
   };
 }
 
-export function decodeSaslAuthenticateResponse(reader: Reader, version: number): SaslAuthenticateResponse {
+export function decodeSaslAuthenticateResponse(
+  reader: Reader,
+  version: number,
+): SaslAuthenticateResponse {
   reader.beginMessage('SaslAuthenticateResponse', version, 0, 2);
   const flexible = version >= 2;
   const errorCode: number = reader.readInt16('SaslAuthenticateResponse.errorCode');
-  const errorMessage: string | null = (flexible ? reader.readCompactNullableString('SaslAuthenticateResponse.errorMessage') : reader.readNullableString('SaslAuthenticateResponse.errorMessage'));
-  const authBytes: Buffer = (flexible ? reader.readCompactBytes('SaslAuthenticateResponse.authBytes') : reader.readBytes('SaslAuthenticateResponse.authBytes'));
-  const sessionLifetimeMs: bigint = version >= 1 ? reader.readInt64('SaslAuthenticateResponse.sessionLifetimeMs') : 0n;
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('SaslAuthenticateResponse') : undefined;
+  const errorMessage: string | null = flexible
+    ? reader.readCompactNullableString('SaslAuthenticateResponse.errorMessage')
+    : reader.readNullableString('SaslAuthenticateResponse.errorMessage');
+  const authBytes: Buffer = flexible
+    ? reader.readCompactBytes('SaslAuthenticateResponse.authBytes')
+    : reader.readBytes('SaslAuthenticateResponse.authBytes');
+  const sessionLifetimeMs: bigint =
+    version >= 1 ? reader.readInt64('SaslAuthenticateResponse.sessionLifetimeMs') : 0n;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('SaslAuthenticateResponse')
+    : undefined;
   return { errorCode, errorMessage, authBytes, sessionLifetimeMs, unknownTags };
 }
 
@@ -45,8 +57,15 @@ export function encodeSaslAuthenticateResponse(
   writer.beginMessage('SaslAuthenticateResponse', version, 0, 2);
   const flexible = version >= 2;
   writer.writeInt16(message.errorCode, 'SaslAuthenticateResponse.errorCode');
-  (flexible ? writer.writeCompactNullableString(message.errorMessage, 'SaslAuthenticateResponse.errorMessage') : writer.writeNullableString(message.errorMessage, 'SaslAuthenticateResponse.errorMessage'));
-  (flexible ? writer.writeCompactBytes(message.authBytes, 'SaslAuthenticateResponse.authBytes') : writer.writeBytes(message.authBytes, 'SaslAuthenticateResponse.authBytes'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.errorMessage,
+        'SaslAuthenticateResponse.errorMessage',
+      )
+    : writer.writeNullableString(message.errorMessage, 'SaslAuthenticateResponse.errorMessage');
+  flexible
+    ? writer.writeCompactBytes(message.authBytes, 'SaslAuthenticateResponse.authBytes')
+    : writer.writeBytes(message.authBytes, 'SaslAuthenticateResponse.authBytes');
   if (version >= 1) {
     writer.writeInt64(message.sessionLifetimeMs, 'SaslAuthenticateResponse.sessionLifetimeMs');
   }

@@ -13,7 +13,9 @@ export interface SaslHandshakeRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSaslHandshakeRequest(fields: Partial<SaslHandshakeRequest> = {}): SaslHandshakeRequest {
+export function createSaslHandshakeRequest(
+  fields: Partial<SaslHandshakeRequest> = {},
+): SaslHandshakeRequest {
   return {
     mechanism: fields.mechanism ?? '',
     unknownTags: fields.unknownTags,

@@ -14,7 +14,9 @@ export interface SaslHandshakeResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSaslHandshakeResponse(fields: Partial<SaslHandshakeResponse> = {}): SaslHandshakeResponse {
+export function createSaslHandshakeResponse(
+  fields: Partial<SaslHandshakeResponse> = {},
+): SaslHandshakeResponse {
   return {
     errorCode: fields.errorCode ?? 0,
     mechanisms: fields.mechanisms ?? [],
@@ -22,11 +24,17 @@ export function createSaslHandshakeResponse(fields: Partial<SaslHandshakeRespons
   };
 }
 
-export function decodeSaslHandshakeResponse(reader: Reader, version: number): SaslHandshakeResponse {
+export function decodeSaslHandshakeResponse(
+  reader: Reader,
+  version: number,
+): SaslHandshakeResponse {
   reader.beginMessage('SaslHandshakeResponse', version, 0, 1);
   const errorCode: number = reader.readInt16('SaslHandshakeResponse.errorCode');
+  const mechanismsCount = reader.readArrayLength(2, 'SaslHandshakeResponse.mechanisms');
   const mechanisms: string[] = [];
-  for (let count = reader.readArrayLength(2, 'SaslHandshakeResponse.mechanisms'); count > 0; count--) mechanisms.push(reader.readString('SaslHandshakeResponse.mechanisms'));
+  for (let left = mechanismsCount; left > 0; left--) {
+    mechanisms.push(reader.readString('SaslHandshakeResponse.mechanisms'));
+  }
   const unknownTags: RawTag[] | undefined = undefined;
   return { errorCode, mechanisms, unknownTags };
 }
@@ -39,7 +47,8 @@ export function encodeSaslHandshakeResponse(
   writer.beginMessage('SaslHandshakeResponse', version, 0, 1);
   writer.writeInt16(message.errorCode, 'SaslHandshakeResponse.errorCode');
   writer.writeArrayLength(message.mechanisms, 'SaslHandshakeResponse.mechanisms');
-  for (const item of message.mechanisms) writer.writeString(item, 'SaslHandshakeResponse.mechanisms');
+  for (const item of message.mechanisms)
+    writer.writeString(item, 'SaslHandshakeResponse.mechanisms');
   writer.refuseTags(message.unknownTags, 'SaslHandshakeResponse.unknownTags');
 }
 

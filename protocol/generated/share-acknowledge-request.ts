@@ -18,7 +18,9 @@ export interface ShareAcknowledgeRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareAcknowledgeRequest(fields: Partial<ShareAcknowledgeRequest> = {}): ShareAcknowledgeRequest {
+export function createShareAcknowledgeRequest(
+  fields: Partial<ShareAcknowledgeRequest> = {},
+): ShareAcknowledgeRequest {
   return {
     groupId: fields.groupId ?? null,
     memberId: fields.memberId === undefined ? '' : fields.memberId,
@@ -29,14 +31,25 @@ export function createShareAcknowledgeRequest(fields: Partial<ShareAcknowledgeRe
   };
 }
 
-export function decodeShareAcknowledgeRequest(reader: Reader, version: number): ShareAcknowledgeRequest {
+export function decodeShareAcknowledgeRequest(
+  reader: Reader,
+  version: number,
+): ShareAcknowledgeRequest {
   reader.beginMessage('ShareAcknowledgeRequest', version, 1, 2);
-  const groupId: string | null = reader.readCompactNullableString('ShareAcknowledgeRequest.groupId');
-  const memberId: string | null = reader.readCompactNullableString('ShareAcknowledgeRequest.memberId');
+  const groupId: string | null = reader.readCompactNullableString(
+    'ShareAcknowledgeRequest.groupId',
+  );
+  const memberId: string | null = reader.readCompactNullableString(
+    'ShareAcknowledgeRequest.memberId',
+  );
   const shareSessionEpoch: number = reader.readInt32('ShareAcknowledgeRequest.shareSessionEpoch');
-  const isRenewAck: boolean = version >= 2 ? reader.readBoolean('ShareAcknowledgeRequest.isRenewAck') : false;
+  const isRenewAck: boolean =
+    version >= 2 ? reader.readBoolean('ShareAcknowledgeRequest.isRenewAck') : false;
+  const topicsCount = reader.readCompactArrayLength(18, 'ShareAcknowledgeRequest.topics');
   const topics: AcknowledgeTopic[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ShareAcknowledgeRequest.topics'); count > 0; count--) topics.push(decodeAcknowledgeTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeAcknowledgeTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareAcknowledgeRequest');
   return { groupId, memberId, shareSessionEpoch, isRenewAck, topics, unknownTags };
 }
@@ -77,8 +90,11 @@ export function createAcknowledgeTopic(fields: Partial<AcknowledgeTopic> = {}): 
 
 export function decodeAcknowledgeTopic(reader: Reader, version: number): AcknowledgeTopic {
   const topicId: string = reader.readUuid('AcknowledgeTopic.topicId');
+  const partitionsCount = reader.readCompactArrayLength(6, 'AcknowledgeTopic.partitions');
   const partitions: AcknowledgePartition[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'AcknowledgeTopic.partitions'); count > 0; count--) partitions.push(decodeAcknowledgePartition(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeAcknowledgePartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AcknowledgeTopic');
   return { topicId, partitions, unknownTags };
 }
@@ -101,7 +117,9 @@ export interface AcknowledgePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAcknowledgePartition(fields: Partial<AcknowledgePartition> = {}): AcknowledgePartition {
+export function createAcknowledgePartition(
+  fields: Partial<AcknowledgePartition> = {},
+): AcknowledgePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     acknowledgementBatches: fields.acknowledgementBatches ?? [],
@@ -111,8 +129,14 @@ export function createAcknowledgePartition(fields: Partial<AcknowledgePartition>
 
 export function decodeAcknowledgePartition(reader: Reader, version: number): AcknowledgePartition {
   const partitionIndex: number = reader.readInt32('AcknowledgePartition.partitionIndex');
+  const acknowledgementBatchesCount = reader.readCompactArrayLength(
+    18,
+    'AcknowledgePartition.acknowledgementBatches',
+  );
   const acknowledgementBatches: AcknowledgementBatch[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'AcknowledgePartition.acknowledgementBatches'); count > 0; count--) acknowledgementBatches.push(decodeAcknowledgementBatch(reader, version));
+  for (let left = acknowledgementBatchesCount; left > 0; left--) {
+    acknowledgementBatches.push(decodeAcknowledgementBatch(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AcknowledgePartition');
   return { partitionIndex, acknowledgementBatches, unknownTags };
 }
@@ -123,8 +147,12 @@ export function encodeAcknowledgePartition(
   version: number,
 ): void {
   writer.writeInt32(message.partitionIndex, 'AcknowledgePartition.partitionIndex');
-  writer.writeCompactArrayLength(message.acknowledgementBatches, 'AcknowledgePartition.acknowledgementBatches');
-  for (const item of message.acknowledgementBatches) encodeAcknowledgementBatch(writer, item, version);
+  writer.writeCompactArrayLength(
+    message.acknowledgementBatches,
+    'AcknowledgePartition.acknowledgementBatches',
+  );
+  for (const item of message.acknowledgementBatches)
+    encodeAcknowledgementBatch(writer, item, version);
   writer.writeTags(message.unknownTags, 'AcknowledgePartition.unknownTags');
 }
 
@@ -136,7 +164,9 @@ export interface AcknowledgementBatch {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAcknowledgementBatch(fields: Partial<AcknowledgementBatch> = {}): AcknowledgementBatch {
+export function createAcknowledgementBatch(
+  fields: Partial<AcknowledgementBatch> = {},
+): AcknowledgementBatch {
   return {
     firstOffset: fields.firstOffset ?? 0n,
     lastOffset: fields.lastOffset ?? 0n,
@@ -148,8 +178,14 @@ export function createAcknowledgementBatch(fields: Partial<AcknowledgementBatch>
 export function decodeAcknowledgementBatch(reader: Reader, _version: number): AcknowledgementBatch {
   const firstOffset: bigint = reader.readInt64('AcknowledgementBatch.firstOffset');
   const lastOffset: bigint = reader.readInt64('AcknowledgementBatch.lastOffset');
+  const acknowledgeTypesCount = reader.readCompactArrayLength(
+    1,
+    'AcknowledgementBatch.acknowledgeTypes',
+  );
   const acknowledgeTypes: number[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'AcknowledgementBatch.acknowledgeTypes'); count > 0; count--) acknowledgeTypes.push(reader.readInt8('AcknowledgementBatch.acknowledgeTypes'));
+  for (let left = acknowledgeTypesCount; left > 0; left--) {
+    acknowledgeTypes.push(reader.readInt8('AcknowledgementBatch.acknowledgeTypes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AcknowledgementBatch');
   return { firstOffset, lastOffset, acknowledgeTypes, unknownTags };
 }
@@ -162,7 +198,8 @@ export function encodeAcknowledgementBatch(
   writer.writeInt64(message.firstOffset, 'AcknowledgementBatch.firstOffset');
   writer.writeInt64(message.lastOffset, 'AcknowledgementBatch.lastOffset');
   writer.writeCompactArrayLength(message.acknowledgeTypes, 'AcknowledgementBatch.acknowledgeTypes');
-  for (const item of message.acknowledgeTypes) writer.writeInt8(item, 'AcknowledgementBatch.acknowledgeTypes');
+  for (const item of message.acknowledgeTypes)
+    writer.writeInt8(item, 'AcknowledgementBatch.acknowledgeTypes');
   writer.writeTags(message.unknownTags, 'AcknowledgementBatch.unknownTags');
 }
 

@@ -19,7 +19,9 @@ export interface ShareAcknowledgeResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareAcknowledgeResponse(fields: Partial<ShareAcknowledgeResponse> = {}): ShareAcknowledgeResponse {
+export function createShareAcknowledgeResponse(
+  fields: Partial<ShareAcknowledgeResponse> = {},
+): ShareAcknowledgeResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -31,18 +33,41 @@ export function createShareAcknowledgeResponse(fields: Partial<ShareAcknowledgeR
   };
 }
 
-export function decodeShareAcknowledgeResponse(reader: Reader, version: number): ShareAcknowledgeResponse {
+export function decodeShareAcknowledgeResponse(
+  reader: Reader,
+  version: number,
+): ShareAcknowledgeResponse {
   reader.beginMessage('ShareAcknowledgeResponse', version, 1, 2);
   const throttleTimeMs: number = reader.readInt32('ShareAcknowledgeResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ShareAcknowledgeResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ShareAcknowledgeResponse.errorMessage');
-  const acquisitionLockTimeoutMs: number = version >= 2 ? reader.readInt32('ShareAcknowledgeResponse.acquisitionLockTimeoutMs') : 0;
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ShareAcknowledgeResponse.errorMessage',
+  );
+  const acquisitionLockTimeoutMs: number =
+    version >= 2 ? reader.readInt32('ShareAcknowledgeResponse.acquisitionLockTimeoutMs') : 0;
+  const responsesCount = reader.readCompactArrayLength(18, 'ShareAcknowledgeResponse.responses');
   const responses: ShareAcknowledgeTopicResponse[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ShareAcknowledgeResponse.responses'); count > 0; count--) responses.push(decodeShareAcknowledgeTopicResponse(reader, version));
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeShareAcknowledgeTopicResponse(reader, version));
+  }
+  const nodeEndpointsCount = reader.readCompactArrayLength(
+    11,
+    'ShareAcknowledgeResponse.nodeEndpoints',
+  );
   const nodeEndpoints: NodeEndpoint[] = [];
-  for (let count = reader.readCompactArrayLength(11, 'ShareAcknowledgeResponse.nodeEndpoints'); count > 0; count--) nodeEndpoints.push(decodeNodeEndpoint(reader, version));
+  for (let left = nodeEndpointsCount; left > 0; left--) {
+    nodeEndpoints.push(decodeNodeEndpoint(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareAcknowledgeResponse');
-  return { throttleTimeMs, errorCode, errorMessage, acquisitionLockTimeoutMs, responses, nodeEndpoints, unknownTags };
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    acquisitionLockTimeoutMs,
+    responses,
+    nodeEndpoints,
+    unknownTags,
+  };
 }
 
 export function encodeShareAcknowledgeResponse(
@@ -55,7 +80,10 @@ export function encodeShareAcknowledgeResponse(
   writer.writeInt16(message.errorCode, 'ShareAcknowledgeResponse.errorCode');
   writer.writeCompactNullableString(message.errorMessage, 'ShareAcknowledgeResponse.errorMessage');
   if (version >= 2) {
-    writer.writeInt32(message.acquisitionLockTimeoutMs, 'ShareAcknowledgeResponse.acquisitionLockTimeoutMs');
+    writer.writeInt32(
+      message.acquisitionLockTimeoutMs,
+      'ShareAcknowledgeResponse.acquisitionLockTimeoutMs',
+    );
   }
   writer.writeCompactArrayLength(message.responses, 'ShareAcknowledgeResponse.responses');
   for (const item of message.responses) encodeShareAcknowledgeTopicResponse(writer, item, version);
@@ -71,7 +99,9 @@ export interface ShareAcknowledgeTopicResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareAcknowledgeTopicResponse(fields: Partial<ShareAcknowledgeTopicResponse> = {}): ShareAcknowledgeTopicResponse {
+export function createShareAcknowledgeTopicResponse(
+  fields: Partial<ShareAcknowledgeTopicResponse> = {},
+): ShareAcknowledgeTopicResponse {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -79,10 +109,19 @@ export function createShareAcknowledgeTopicResponse(fields: Partial<ShareAcknowl
   };
 }
 
-export function decodeShareAcknowledgeTopicResponse(reader: Reader, version: number): ShareAcknowledgeTopicResponse {
+export function decodeShareAcknowledgeTopicResponse(
+  reader: Reader,
+  version: number,
+): ShareAcknowledgeTopicResponse {
   const topicId: string = reader.readUuid('ShareAcknowledgeTopicResponse.topicId');
+  const partitionsCount = reader.readCompactArrayLength(
+    17,
+    'ShareAcknowledgeTopicResponse.partitions',
+  );
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(17, 'ShareAcknowledgeTopicResponse.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareAcknowledgeTopicResponse');
   return { topicId, partitions, unknownTags };
 }
@@ -120,17 +159,15 @@ export function createPartitionData(fields: Partial<PartitionData> = {}): Partit
 export function decodePartitionData(reader: Reader, version: number): PartitionData {
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionData.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionData.errorMessage',
+  );
   const currentLeader: LeaderIdAndEpoch = decodeLeaderIdAndEpoch(reader, version);
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
   return { partitionIndex, errorCode, errorMessage, currentLeader, unknownTags };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
   writer.writeCompactNullableString(message.errorMessage, 'PartitionData.errorMessage');
@@ -198,11 +235,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, rack, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeInt32(message.port, 'NodeEndpoint.port');

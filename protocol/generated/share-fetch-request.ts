@@ -25,7 +25,9 @@ export interface ShareFetchRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareFetchRequest(fields: Partial<ShareFetchRequest> = {}): ShareFetchRequest {
+export function createShareFetchRequest(
+  fields: Partial<ShareFetchRequest> = {},
+): ShareFetchRequest {
   return {
     groupId: fields.groupId ?? null,
     memberId: fields.memberId === undefined ? '' : fields.memberId,
@@ -53,14 +55,39 @@ export function decodeShareFetchRequest(reader: Reader, version: number): ShareF
   const maxBytes: number = reader.readInt32('ShareFetchRequest.maxBytes');
   const maxRecords: number = reader.readInt32('ShareFetchRequest.maxRecords');
   const batchSize: number = reader.readInt32('ShareFetchRequest.batchSize');
-  const shareAcquireMode: number = version >= 2 ? reader.readInt8('ShareFetchRequest.shareAcquireMode') : 0;
-  const isRenewAck: boolean = version >= 2 ? reader.readBoolean('ShareFetchRequest.isRenewAck') : false;
+  const shareAcquireMode: number =
+    version >= 2 ? reader.readInt8('ShareFetchRequest.shareAcquireMode') : 0;
+  const isRenewAck: boolean =
+    version >= 2 ? reader.readBoolean('ShareFetchRequest.isRenewAck') : false;
+  const topicsCount = reader.readCompactArrayLength(18, 'ShareFetchRequest.topics');
   const topics: FetchTopic[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ShareFetchRequest.topics'); count > 0; count--) topics.push(decodeFetchTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeFetchTopic(reader, version));
+  }
+  const forgottenTopicsDataCount = reader.readCompactArrayLength(
+    18,
+    'ShareFetchRequest.forgottenTopicsData',
+  );
   const forgottenTopicsData: ForgottenTopic[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ShareFetchRequest.forgottenTopicsData'); count > 0; count--) forgottenTopicsData.push(decodeForgottenTopic(reader, version));
+  for (let left = forgottenTopicsDataCount; left > 0; left--) {
+    forgottenTopicsData.push(decodeForgottenTopic(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareFetchRequest');
-  return { groupId, memberId, shareSessionEpoch, maxWaitMs, minBytes, maxBytes, maxRecords, batchSize, shareAcquireMode, isRenewAck, topics, forgottenTopicsData, unknownTags };
+  return {
+    groupId,
+    memberId,
+    shareSessionEpoch,
+    maxWaitMs,
+    minBytes,
+    maxBytes,
+    maxRecords,
+    batchSize,
+    shareAcquireMode,
+    isRenewAck,
+    topics,
+    forgottenTopicsData,
+    unknownTags,
+  };
 }
 
 export function encodeShareFetchRequest(
@@ -87,7 +114,10 @@ export function encodeShareFetchRequest(
   }
   writer.writeCompactArrayLength(message.topics, 'ShareFetchRequest.topics');
   for (const item of message.topics) encodeFetchTopic(writer, item, version);
-  writer.writeCompactArrayLength(message.forgottenTopicsData, 'ShareFetchRequest.forgottenTopicsData');
+  writer.writeCompactArrayLength(
+    message.forgottenTopicsData,
+    'ShareFetchRequest.forgottenTopicsData',
+  );
   for (const item of message.forgottenTopicsData) encodeForgottenTopic(writer, item, version);
   writer.writeTags(message.unknownTags, 'ShareFetchRequest.unknownTags');
 }
@@ -109,17 +139,16 @@ export function createFetchTopic(fields: Partial<FetchTopic> = {}): FetchTopic {
 
 export function decodeFetchTopic(reader: Reader, version: number): FetchTopic {
   const topicId: string = reader.readUuid('FetchTopic.topicId');
+  const partitionsCount = reader.readCompactArrayLength(6, 'FetchTopic.partitions');
   const partitions: FetchPartition[] = [];
-  for (let count = reader.readCompactArrayLength(6, 'FetchTopic.partitions'); count > 0; count--) partitions.push(decodeFetchPartition(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeFetchPartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('FetchTopic');
   return { topicId, partitions, unknownTags };
 }
 
-export function encodeFetchTopic(
-  writer: Writer,
-  message: FetchTopic,
-  version: number,
-): void {
+export function encodeFetchTopic(writer: Writer, message: FetchTopic, version: number): void {
   writer.writeUuid(message.topicId, 'FetchTopic.topicId');
   writer.writeCompactArrayLength(message.partitions, 'FetchTopic.partitions');
   for (const item of message.partitions) encodeFetchPartition(writer, item, version);
@@ -143,8 +172,14 @@ export function createFetchPartition(fields: Partial<FetchPartition> = {}): Fetc
 
 export function decodeFetchPartition(reader: Reader, version: number): FetchPartition {
   const partitionIndex: number = reader.readInt32('FetchPartition.partitionIndex');
+  const acknowledgementBatchesCount = reader.readCompactArrayLength(
+    18,
+    'FetchPartition.acknowledgementBatches',
+  );
   const acknowledgementBatches: AcknowledgementBatch[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'FetchPartition.acknowledgementBatches'); count > 0; count--) acknowledgementBatches.push(decodeAcknowledgementBatch(reader, version));
+  for (let left = acknowledgementBatchesCount; left > 0; left--) {
+    acknowledgementBatches.push(decodeAcknowledgementBatch(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('FetchPartition');
   return { partitionIndex, acknowledgementBatches, unknownTags };
 }
@@ -155,8 +190,12 @@ export function encodeFetchPartition(
   version: number,
 ): void {
   writer.writeInt32(message.partitionIndex, 'FetchPartition.partitionIndex');
-  writer.writeCompactArrayLength(message.acknowledgementBatches, 'FetchPartition.acknowledgementBatches');
-  for (const item of message.acknowledgementBatches) encodeAcknowledgementBatch(writer, item, version);
+  writer.writeCompactArrayLength(
+    message.acknowledgementBatches,
+    'FetchPartition.acknowledgementBatches',
+  );
+  for (const item of message.acknowledgementBatches)
+    encodeAcknowledgementBatch(writer, item, version);
   writer.writeTags(message.unknownTags, 'FetchPartition.unknownTags');
 }
 
@@ -168,7 +207,9 @@ export interface AcknowledgementBatch {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createAcknowledgementBatch(fields: Partial<AcknowledgementBatch> = {}): AcknowledgementBatch {
+export function createAcknowledgementBatch(
+  fields: Partial<AcknowledgementBatch> = {},
+): AcknowledgementBatch {
   return {
     firstOffset: fields.firstOffset ?? 0n,
     lastOffset: fields.lastOffset ?? 0n,
@@ -180,8 +221,14 @@ export function createAcknowledgementBatch(fields: Partial<AcknowledgementBatch>
 export function decodeAcknowledgementBatch(reader: Reader, _version: number): AcknowledgementBatch {
   const firstOffset: bigint = reader.readInt64('AcknowledgementBatch.firstOffset');
   const lastOffset: bigint = reader.readInt64('AcknowledgementBatch.lastOffset');
+  const acknowledgeTypesCount = reader.readCompactArrayLength(
+    1,
+    'AcknowledgementBatch.acknowledgeTypes',
+  );
   const acknowledgeTypes: number[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'AcknowledgementBatch.acknowledgeTypes'); count > 0; count--) acknowledgeTypes.push(reader.readInt8('AcknowledgementBatch.acknowledgeTypes'));
+  for (let left = acknowledgeTypesCount; left > 0; left--) {
+    acknowledgeTypes.push(reader.readInt8('AcknowledgementBatch.acknowledgeTypes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('AcknowledgementBatch');
   return { firstOffset, lastOffset, acknowledgeTypes, unknownTags };
 }
@@ -194,7 +241,8 @@ export function encodeAcknowledgementBatch(
   writer.writeInt64(message.firstOffset, 'AcknowledgementBatch.firstOffset');
   writer.writeInt64(message.lastOffset, 'AcknowledgementBatch.lastOffset');
   writer.writeCompactArrayLength(message.acknowledgeTypes, 'AcknowledgementBatch.acknowledgeTypes');
-  for (const item of message.acknowledgeTypes) writer.writeInt8(item, 'AcknowledgementBatch.acknowledgeTypes');
+  for (const item of message.acknowledgeTypes)
+    writer.writeInt8(item, 'AcknowledgementBatch.acknowledgeTypes');
   writer.writeTags(message.unknownTags, 'AcknowledgementBatch.unknownTags');
 }
 
@@ -215,8 +263,11 @@ export function createForgottenTopic(fields: Partial<ForgottenTopic> = {}): Forg
 
 export function decodeForgottenTopic(reader: Reader, _version: number): ForgottenTopic {
   const topicId: string = reader.readUuid('ForgottenTopic.topicId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'ForgottenTopic.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'ForgottenTopic.partitions'); count > 0; count--) partitions.push(reader.readInt32('ForgottenTopic.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('ForgottenTopic.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ForgottenTopic');
   return { topicId, partitions, unknownTags };
 }

@@ -19,7 +19,9 @@ export interface ShareFetchResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareFetchResponse(fields: Partial<ShareFetchResponse> = {}): ShareFetchResponse {
+export function createShareFetchResponse(
+  fields: Partial<ShareFetchResponse> = {},
+): ShareFetchResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -35,14 +37,32 @@ export function decodeShareFetchResponse(reader: Reader, version: number): Share
   reader.beginMessage('ShareFetchResponse', version, 1, 2);
   const throttleTimeMs: number = reader.readInt32('ShareFetchResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ShareFetchResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ShareFetchResponse.errorMessage');
-  const acquisitionLockTimeoutMs: number = reader.readInt32('ShareFetchResponse.acquisitionLockTimeoutMs');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ShareFetchResponse.errorMessage',
+  );
+  const acquisitionLockTimeoutMs: number = reader.readInt32(
+    'ShareFetchResponse.acquisitionLockTimeoutMs',
+  );
+  const responsesCount = reader.readCompactArrayLength(18, 'ShareFetchResponse.responses');
   const responses: ShareFetchableTopicResponse[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'ShareFetchResponse.responses'); count > 0; count--) responses.push(decodeShareFetchableTopicResponse(reader, version));
+  for (let left = responsesCount; left > 0; left--) {
+    responses.push(decodeShareFetchableTopicResponse(reader, version));
+  }
+  const nodeEndpointsCount = reader.readCompactArrayLength(11, 'ShareFetchResponse.nodeEndpoints');
   const nodeEndpoints: NodeEndpoint[] = [];
-  for (let count = reader.readCompactArrayLength(11, 'ShareFetchResponse.nodeEndpoints'); count > 0; count--) nodeEndpoints.push(decodeNodeEndpoint(reader, version));
+  for (let left = nodeEndpointsCount; left > 0; left--) {
+    nodeEndpoints.push(decodeNodeEndpoint(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareFetchResponse');
-  return { throttleTimeMs, errorCode, errorMessage, acquisitionLockTimeoutMs, responses, nodeEndpoints, unknownTags };
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    acquisitionLockTimeoutMs,
+    responses,
+    nodeEndpoints,
+    unknownTags,
+  };
 }
 
 export function encodeShareFetchResponse(
@@ -54,7 +74,10 @@ export function encodeShareFetchResponse(
   writer.writeInt32(message.throttleTimeMs, 'ShareFetchResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ShareFetchResponse.errorCode');
   writer.writeCompactNullableString(message.errorMessage, 'ShareFetchResponse.errorMessage');
-  writer.writeInt32(message.acquisitionLockTimeoutMs, 'ShareFetchResponse.acquisitionLockTimeoutMs');
+  writer.writeInt32(
+    message.acquisitionLockTimeoutMs,
+    'ShareFetchResponse.acquisitionLockTimeoutMs',
+  );
   writer.writeCompactArrayLength(message.responses, 'ShareFetchResponse.responses');
   for (const item of message.responses) encodeShareFetchableTopicResponse(writer, item, version);
   writer.writeCompactArrayLength(message.nodeEndpoints, 'ShareFetchResponse.nodeEndpoints');
@@ -69,7 +92,9 @@ export interface ShareFetchableTopicResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareFetchableTopicResponse(fields: Partial<ShareFetchableTopicResponse> = {}): ShareFetchableTopicResponse {
+export function createShareFetchableTopicResponse(
+  fields: Partial<ShareFetchableTopicResponse> = {},
+): ShareFetchableTopicResponse {
   return {
     topicId: fields.topicId ?? zeroUuid,
     partitions: fields.partitions ?? [],
@@ -77,10 +102,19 @@ export function createShareFetchableTopicResponse(fields: Partial<ShareFetchable
   };
 }
 
-export function decodeShareFetchableTopicResponse(reader: Reader, version: number): ShareFetchableTopicResponse {
+export function decodeShareFetchableTopicResponse(
+  reader: Reader,
+  version: number,
+): ShareFetchableTopicResponse {
   const topicId: string = reader.readUuid('ShareFetchableTopicResponse.topicId');
+  const partitionsCount = reader.readCompactArrayLength(
+    22,
+    'ShareFetchableTopicResponse.partitions',
+  );
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(22, 'ShareFetchableTopicResponse.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareFetchableTopicResponse');
   return { topicId, partitions, unknownTags };
 }
@@ -126,27 +160,43 @@ export function createPartitionData(fields: Partial<PartitionData> = {}): Partit
 export function decodePartitionData(reader: Reader, version: number): PartitionData {
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const errorCode: number = reader.readInt16('PartitionData.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionData.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionData.errorMessage',
+  );
   const acknowledgeErrorCode: number = reader.readInt16('PartitionData.acknowledgeErrorCode');
-  const acknowledgeErrorMessage: string | null = reader.readCompactNullableString('PartitionData.acknowledgeErrorMessage');
+  const acknowledgeErrorMessage: string | null = reader.readCompactNullableString(
+    'PartitionData.acknowledgeErrorMessage',
+  );
   const currentLeader: LeaderIdAndEpoch = decodeLeaderIdAndEpoch(reader, version);
   const records: Buffer | null = reader.readCompactBytes('PartitionData.records');
+  const acquiredRecordsCount = reader.readCompactArrayLength(19, 'PartitionData.acquiredRecords');
   const acquiredRecords: AcquiredRecords[] = [];
-  for (let count = reader.readCompactArrayLength(19, 'PartitionData.acquiredRecords'); count > 0; count--) acquiredRecords.push(decodeAcquiredRecords(reader, version));
+  for (let left = acquiredRecordsCount; left > 0; left--) {
+    acquiredRecords.push(decodeAcquiredRecords(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partitionIndex, errorCode, errorMessage, acknowledgeErrorCode, acknowledgeErrorMessage, currentLeader, records, acquiredRecords, unknownTags };
+  return {
+    partitionIndex,
+    errorCode,
+    errorMessage,
+    acknowledgeErrorCode,
+    acknowledgeErrorMessage,
+    currentLeader,
+    records,
+    acquiredRecords,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt16(message.errorCode, 'PartitionData.errorCode');
   writer.writeCompactNullableString(message.errorMessage, 'PartitionData.errorMessage');
   writer.writeInt16(message.acknowledgeErrorCode, 'PartitionData.acknowledgeErrorCode');
-  writer.writeCompactNullableString(message.acknowledgeErrorMessage, 'PartitionData.acknowledgeErrorMessage');
+  writer.writeCompactNullableString(
+    message.acknowledgeErrorMessage,
+    'PartitionData.acknowledgeErrorMessage',
+  );
   encodeLeaderIdAndEpoch(writer, message.currentLeader, version);
   writer.writeCompactBytes(message.records, 'PartitionData.records');
   writer.writeCompactArrayLength(message.acquiredRecords, 'PartitionData.acquiredRecords');
@@ -250,11 +300,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, rack, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeInt32(message.port, 'NodeEndpoint.port');

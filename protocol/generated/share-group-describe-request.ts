@@ -14,7 +14,9 @@ export interface ShareGroupDescribeRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareGroupDescribeRequest(fields: Partial<ShareGroupDescribeRequest> = {}): ShareGroupDescribeRequest {
+export function createShareGroupDescribeRequest(
+  fields: Partial<ShareGroupDescribeRequest> = {},
+): ShareGroupDescribeRequest {
   return {
     groupIds: fields.groupIds ?? [],
     includeAuthorizedOperations: fields.includeAuthorizedOperations ?? false,
@@ -22,11 +24,19 @@ export function createShareGroupDescribeRequest(fields: Partial<ShareGroupDescri
   };
 }
 
-export function decodeShareGroupDescribeRequest(reader: Reader, version: number): ShareGroupDescribeRequest {
+export function decodeShareGroupDescribeRequest(
+  reader: Reader,
+  version: number,
+): ShareGroupDescribeRequest {
   reader.beginMessage('ShareGroupDescribeRequest', version, 1, 1);
+  const groupIdsCount = reader.readCompactArrayLength(1, 'ShareGroupDescribeRequest.groupIds');
   const groupIds: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'ShareGroupDescribeRequest.groupIds'); count > 0; count--) groupIds.push(reader.readCompactString('ShareGroupDescribeRequest.groupIds'));
-  const includeAuthorizedOperations: boolean = reader.readBoolean('ShareGroupDescribeRequest.includeAuthorizedOperations');
+  for (let left = groupIdsCount; left > 0; left--) {
+    groupIds.push(reader.readCompactString('ShareGroupDescribeRequest.groupIds'));
+  }
+  const includeAuthorizedOperations: boolean = reader.readBoolean(
+    'ShareGroupDescribeRequest.includeAuthorizedOperations',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareGroupDescribeRequest');
   return { groupIds, includeAuthorizedOperations, unknownTags };
 }
@@ -38,8 +48,12 @@ export function encodeShareGroupDescribeRequest(
 ): void {
   writer.beginMessage('ShareGroupDescribeRequest', version, 1, 1);
   writer.writeCompactArrayLength(message.groupIds, 'ShareGroupDescribeRequest.groupIds');
-  for (const item of message.groupIds) writer.writeCompactString(item, 'ShareGroupDescribeRequest.groupIds');
-  writer.writeBoolean(message.includeAuthorizedOperations, 'ShareGroupDescribeRequest.includeAuthorizedOperations');
+  for (const item of message.groupIds)
+    writer.writeCompactString(item, 'ShareGroupDescribeRequest.groupIds');
+  writer.writeBoolean(
+    message.includeAuthorizedOperations,
+    'ShareGroupDescribeRequest.includeAuthorizedOperations',
+  );
   writer.writeTags(message.unknownTags, 'ShareGroupDescribeRequest.unknownTags');
 }
 

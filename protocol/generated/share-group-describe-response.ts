@@ -15,7 +15,9 @@ export interface ShareGroupDescribeResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareGroupDescribeResponse(fields: Partial<ShareGroupDescribeResponse> = {}): ShareGroupDescribeResponse {
+export function createShareGroupDescribeResponse(
+  fields: Partial<ShareGroupDescribeResponse> = {},
+): ShareGroupDescribeResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     groups: fields.groups ?? [],
@@ -23,11 +25,17 @@ export function createShareGroupDescribeResponse(fields: Partial<ShareGroupDescr
   };
 }
 
-export function decodeShareGroupDescribeResponse(reader: Reader, version: number): ShareGroupDescribeResponse {
+export function decodeShareGroupDescribeResponse(
+  reader: Reader,
+  version: number,
+): ShareGroupDescribeResponse {
   reader.beginMessage('ShareGroupDescribeResponse', version, 1, 1);
   const throttleTimeMs: number = reader.readInt32('ShareGroupDescribeResponse.throttleTimeMs');
+  const groupsCount = reader.readCompactArrayLength(20, 'ShareGroupDescribeResponse.groups');
   const groups: DescribedGroup[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'ShareGroupDescribeResponse.groups'); count > 0; count--) groups.push(decodeDescribedGroup(reader, version));
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribedGroup(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareGroupDescribeResponse');
   return { throttleTimeMs, groups, unknownTags };
 }
@@ -75,17 +83,33 @@ export function createDescribedGroup(fields: Partial<DescribedGroup> = {}): Desc
 
 export function decodeDescribedGroup(reader: Reader, version: number): DescribedGroup {
   const errorCode: number = reader.readInt16('DescribedGroup.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribedGroup.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribedGroup.errorMessage',
+  );
   const groupId: string = reader.readCompactString('DescribedGroup.groupId');
   const groupState: string = reader.readCompactString('DescribedGroup.groupState');
   const groupEpoch: number = reader.readInt32('DescribedGroup.groupEpoch');
   const assignmentEpoch: number = reader.readInt32('DescribedGroup.assignmentEpoch');
   const assignorName: string = reader.readCompactString('DescribedGroup.assignorName');
+  const membersCount = reader.readCompactArrayLength(12, 'DescribedGroup.members');
   const members: Member[] = [];
-  for (let count = reader.readCompactArrayLength(12, 'DescribedGroup.members'); count > 0; count--) members.push(decodeMember(reader, version));
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeMember(reader, version));
+  }
   const authorizedOperations: number = reader.readInt32('DescribedGroup.authorizedOperations');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribedGroup');
-  return { errorCode, errorMessage, groupId, groupState, groupEpoch, assignmentEpoch, assignorName, members, authorizedOperations, unknownTags };
+  return {
+    errorCode,
+    errorMessage,
+    groupId,
+    groupState,
+    groupEpoch,
+    assignmentEpoch,
+    assignorName,
+    members,
+    authorizedOperations,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedGroup(
@@ -137,25 +161,34 @@ export function decodeMember(reader: Reader, version: number): Member {
   const memberEpoch: number = reader.readInt32('Member.memberEpoch');
   const clientId: string = reader.readCompactString('Member.clientId');
   const clientHost: string = reader.readCompactString('Member.clientHost');
+  const subscribedTopicNamesCount = reader.readCompactArrayLength(1, 'Member.subscribedTopicNames');
   const subscribedTopicNames: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Member.subscribedTopicNames'); count > 0; count--) subscribedTopicNames.push(reader.readCompactString('Member.subscribedTopicNames'));
+  for (let left = subscribedTopicNamesCount; left > 0; left--) {
+    subscribedTopicNames.push(reader.readCompactString('Member.subscribedTopicNames'));
+  }
   const assignment: Assignment = decodeAssignment(reader, version);
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Member');
-  return { memberId, rackId, memberEpoch, clientId, clientHost, subscribedTopicNames, assignment, unknownTags };
+  return {
+    memberId,
+    rackId,
+    memberEpoch,
+    clientId,
+    clientHost,
+    subscribedTopicNames,
+    assignment,
+    unknownTags,
+  };
 }
 
-export function encodeMember(
-  writer: Writer,
-  message: Member,
-  version: number,
-): void {
+export function encodeMember(writer: Writer, message: Member, version: number): void {
   writer.writeCompactString(message.memberId, 'Member.memberId');
   writer.writeCompactNullableString(message.rackId, 'Member.rackId');
   writer.writeInt32(message.memberEpoch, 'Member.memberEpoch');
   writer.writeCompactString(message.clientId, 'Member.clientId');
   writer.writeCompactString(message.clientHost, 'Member.clientHost');
   writer.writeCompactArrayLength(message.subscribedTopicNames, 'Member.subscribedTopicNames');
-  for (const item of message.subscribedTopicNames) writer.writeCompactString(item, 'Member.subscribedTopicNames');
+  for (const item of message.subscribedTopicNames)
+    writer.writeCompactString(item, 'Member.subscribedTopicNames');
   encodeAssignment(writer, message.assignment, version);
   writer.writeTags(message.unknownTags, 'Member.unknownTags');
 }
@@ -174,17 +207,16 @@ export function createAssignment(fields: Partial<Assignment> = {}): Assignment {
 }
 
 export function decodeAssignment(reader: Reader, version: number): Assignment {
+  const topicPartitionsCount = reader.readCompactArrayLength(19, 'Assignment.topicPartitions');
   const topicPartitions: TopicPartitions[] = [];
-  for (let count = reader.readCompactArrayLength(19, 'Assignment.topicPartitions'); count > 0; count--) topicPartitions.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions.push(decodeTopicPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Assignment');
   return { topicPartitions, unknownTags };
 }
 
-export function encodeAssignment(
-  writer: Writer,
-  message: Assignment,
-  version: number,
-): void {
+export function encodeAssignment(writer: Writer, message: Assignment, version: number): void {
   writer.writeCompactArrayLength(message.topicPartitions, 'Assignment.topicPartitions');
   for (const item of message.topicPartitions) encodeTopicPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'Assignment.unknownTags');
@@ -210,8 +242,11 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 export function decodeTopicPartitions(reader: Reader, _version: number): TopicPartitions {
   const topicId: string = reader.readUuid('TopicPartitions.topicId');
   const topicName: string = reader.readCompactString('TopicPartitions.topicName');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartitions.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartitions');
   return { topicId, topicName, partitions, unknownTags };
 }

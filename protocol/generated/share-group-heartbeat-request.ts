@@ -17,7 +17,9 @@ export interface ShareGroupHeartbeatRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareGroupHeartbeatRequest(fields: Partial<ShareGroupHeartbeatRequest> = {}): ShareGroupHeartbeatRequest {
+export function createShareGroupHeartbeatRequest(
+  fields: Partial<ShareGroupHeartbeatRequest> = {},
+): ShareGroupHeartbeatRequest {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? '',
@@ -28,15 +30,27 @@ export function createShareGroupHeartbeatRequest(fields: Partial<ShareGroupHeart
   };
 }
 
-export function decodeShareGroupHeartbeatRequest(reader: Reader, version: number): ShareGroupHeartbeatRequest {
+export function decodeShareGroupHeartbeatRequest(
+  reader: Reader,
+  version: number,
+): ShareGroupHeartbeatRequest {
   reader.beginMessage('ShareGroupHeartbeatRequest', version, 1, 1);
   const groupId: string = reader.readCompactString('ShareGroupHeartbeatRequest.groupId');
   const memberId: string = reader.readCompactString('ShareGroupHeartbeatRequest.memberId');
   const memberEpoch: number = reader.readInt32('ShareGroupHeartbeatRequest.memberEpoch');
-  const rackId: string | null = reader.readCompactNullableString('ShareGroupHeartbeatRequest.rackId');
-  const subscribedTopicNamesCount = reader.readCompactNullableArrayLength(1, 'ShareGroupHeartbeatRequest.subscribedTopicNames');
+  const rackId: string | null = reader.readCompactNullableString(
+    'ShareGroupHeartbeatRequest.rackId',
+  );
+  const subscribedTopicNamesCount = reader.readCompactNullableArrayLength(
+    1,
+    'ShareGroupHeartbeatRequest.subscribedTopicNames',
+  );
   const subscribedTopicNames: string[] | null = subscribedTopicNamesCount < 0 ? null : [];
-  for (let count = subscribedTopicNamesCount; count > 0; count--) subscribedTopicNames?.push(reader.readCompactString('ShareGroupHeartbeatRequest.subscribedTopicNames'));
+  for (let left = subscribedTopicNamesCount; left > 0; left--) {
+    subscribedTopicNames?.push(
+      reader.readCompactString('ShareGroupHeartbeatRequest.subscribedTopicNames'),
+    );
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareGroupHeartbeatRequest');
   return { groupId, memberId, memberEpoch, rackId, subscribedTopicNames, unknownTags };
 }
@@ -51,8 +65,12 @@ export function encodeShareGroupHeartbeatRequest(
   writer.writeCompactString(message.memberId, 'ShareGroupHeartbeatRequest.memberId');
   writer.writeInt32(message.memberEpoch, 'ShareGroupHeartbeatRequest.memberEpoch');
   writer.writeCompactNullableString(message.rackId, 'ShareGroupHeartbeatRequest.rackId');
-  writer.writeCompactNullableArrayLength(message.subscribedTopicNames, 'ShareGroupHeartbeatRequest.subscribedTopicNames');
-  for (const item of message.subscribedTopicNames ?? []) writer.writeCompactString(item, 'ShareGroupHeartbeatRequest.subscribedTopicNames');
+  writer.writeCompactNullableArrayLength(
+    message.subscribedTopicNames,
+    'ShareGroupHeartbeatRequest.subscribedTopicNames',
+  );
+  for (const item of message.subscribedTopicNames ?? [])
+    writer.writeCompactString(item, 'ShareGroupHeartbeatRequest.subscribedTopicNames');
   writer.writeTags(message.unknownTags, 'ShareGroupHeartbeatRequest.unknownTags');
 }
 

@@ -20,7 +20,9 @@ export interface ShareGroupHeartbeatResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createShareGroupHeartbeatResponse(fields: Partial<ShareGroupHeartbeatResponse> = {}): ShareGroupHeartbeatResponse {
+export function createShareGroupHeartbeatResponse(
+  fields: Partial<ShareGroupHeartbeatResponse> = {},
+): ShareGroupHeartbeatResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -33,17 +35,39 @@ export function createShareGroupHeartbeatResponse(fields: Partial<ShareGroupHear
   };
 }
 
-export function decodeShareGroupHeartbeatResponse(reader: Reader, version: number): ShareGroupHeartbeatResponse {
+export function decodeShareGroupHeartbeatResponse(
+  reader: Reader,
+  version: number,
+): ShareGroupHeartbeatResponse {
   reader.beginMessage('ShareGroupHeartbeatResponse', version, 1, 1);
   const throttleTimeMs: number = reader.readInt32('ShareGroupHeartbeatResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('ShareGroupHeartbeatResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('ShareGroupHeartbeatResponse.errorMessage');
-  const memberId: string | null = reader.readCompactNullableString('ShareGroupHeartbeatResponse.memberId');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'ShareGroupHeartbeatResponse.errorMessage',
+  );
+  const memberId: string | null = reader.readCompactNullableString(
+    'ShareGroupHeartbeatResponse.memberId',
+  );
   const memberEpoch: number = reader.readInt32('ShareGroupHeartbeatResponse.memberEpoch');
-  const heartbeatIntervalMs: number = reader.readInt32('ShareGroupHeartbeatResponse.heartbeatIntervalMs');
-  const assignment: Assignment | null = (reader.readPresence('ShareGroupHeartbeatResponse.assignment') ? decodeAssignment(reader, version) : null);
+  const heartbeatIntervalMs: number = reader.readInt32(
+    'ShareGroupHeartbeatResponse.heartbeatIntervalMs',
+  );
+  const assignment: Assignment | null = reader.readPresence(
+    'ShareGroupHeartbeatResponse.assignment',
+  )
+    ? decodeAssignment(reader, version)
+    : null;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('ShareGroupHeartbeatResponse');
-  return { throttleTimeMs, errorCode, errorMessage, memberId, memberEpoch, heartbeatIntervalMs, assignment, unknownTags };
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    memberId,
+    memberEpoch,
+    heartbeatIntervalMs,
+    assignment,
+    unknownTags,
+  };
 }
 
 export function encodeShareGroupHeartbeatResponse(
@@ -54,7 +78,10 @@ export function encodeShareGroupHeartbeatResponse(
   writer.beginMessage('ShareGroupHeartbeatResponse', version, 1, 1);
   writer.writeInt32(message.throttleTimeMs, 'ShareGroupHeartbeatResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'ShareGroupHeartbeatResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'ShareGroupHeartbeatResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'ShareGroupHeartbeatResponse.errorMessage',
+  );
   writer.writeCompactNullableString(message.memberId, 'ShareGroupHeartbeatResponse.memberId');
   writer.writeInt32(message.memberEpoch, 'ShareGroupHeartbeatResponse.memberEpoch');
   writer.writeInt32(message.heartbeatIntervalMs, 'ShareGroupHeartbeatResponse.heartbeatIntervalMs');
@@ -77,17 +104,16 @@ export function createAssignment(fields: Partial<Assignment> = {}): Assignment {
 }
 
 export function decodeAssignment(reader: Reader, version: number): Assignment {
+  const topicPartitionsCount = reader.readCompactArrayLength(18, 'Assignment.topicPartitions');
   const topicPartitions: TopicPartitions[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'Assignment.topicPartitions'); count > 0; count--) topicPartitions.push(decodeTopicPartitions(reader, version));
+  for (let left = topicPartitionsCount; left > 0; left--) {
+    topicPartitions.push(decodeTopicPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Assignment');
   return { topicPartitions, unknownTags };
 }
 
-export function encodeAssignment(
-  writer: Writer,
-  message: Assignment,
-  version: number,
-): void {
+export function encodeAssignment(writer: Writer, message: Assignment, version: number): void {
   writer.writeCompactArrayLength(message.topicPartitions, 'Assignment.topicPartitions');
   for (const item of message.topicPartitions) encodeTopicPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'Assignment.unknownTags');
@@ -110,8 +136,11 @@ export function createTopicPartitions(fields: Partial<TopicPartitions> = {}): To
 
 export function decodeTopicPartitions(reader: Reader, _version: number): TopicPartitions {
   const topicId: string = reader.readUuid('TopicPartitions.topicId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartitions.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartitions.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartitions.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartitions');
   return { topicId, partitions, unknownTags };
 }

@@ -13,7 +13,9 @@ export interface SnapshotFooterRecord {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSnapshotFooterRecord(fields: Partial<SnapshotFooterRecord> = {}): SnapshotFooterRecord {
+export function createSnapshotFooterRecord(
+  fields: Partial<SnapshotFooterRecord> = {},
+): SnapshotFooterRecord {
   return {
     version: fields.version ?? 0,
     unknownTags: fields.unknownTags,

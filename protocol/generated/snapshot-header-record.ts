@@ -14,7 +14,9 @@ export interface SnapshotHeaderRecord {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSnapshotHeaderRecord(fields: Partial<SnapshotHeaderRecord> = {}): SnapshotHeaderRecord {
+export function createSnapshotHeaderRecord(
+  fields: Partial<SnapshotHeaderRecord> = {},
+): SnapshotHeaderRecord {
   return {
     version: fields.version ?? 0,
     lastContainedLogTimestamp: fields.lastContainedLogTimestamp ?? 0n,
@@ -25,7 +27,9 @@ export function createSnapshotHeaderRecord(fields: Partial<SnapshotHeaderRecord>
 export function decodeSnapshotHeaderRecord(reader: Reader, version: number): SnapshotHeaderRecord {
   reader.beginMessage('SnapshotHeaderRecord', version, 0, 0);
   const versionValue: number = reader.readInt16('SnapshotHeaderRecord.version');
-  const lastContainedLogTimestamp: bigint = reader.readInt64('SnapshotHeaderRecord.lastContainedLogTimestamp');
+  const lastContainedLogTimestamp: bigint = reader.readInt64(
+    'SnapshotHeaderRecord.lastContainedLogTimestamp',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('SnapshotHeaderRecord');
   return { version: versionValue, lastContainedLogTimestamp, unknownTags };
 }
@@ -37,7 +41,10 @@ export function encodeSnapshotHeaderRecord(
 ): void {
   writer.beginMessage('SnapshotHeaderRecord', version, 0, 0);
   writer.writeInt16(message.version, 'SnapshotHeaderRecord.version');
-  writer.writeInt64(message.lastContainedLogTimestamp, 'SnapshotHeaderRecord.lastContainedLogTimestamp');
+  writer.writeInt64(
+    message.lastContainedLogTimestamp,
+    'SnapshotHeaderRecord.lastContainedLogTimestamp',
+  );
   writer.writeTags(message.unknownTags, 'SnapshotHeaderRecord.unknownTags');
 }
 

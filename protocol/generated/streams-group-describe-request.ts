@@ -15,7 +15,9 @@ export interface StreamsGroupDescribeRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupDescribeRequest(fields: Partial<StreamsGroupDescribeRequest> = {}): StreamsGroupDescribeRequest {
+export function createStreamsGroupDescribeRequest(
+  fields: Partial<StreamsGroupDescribeRequest> = {},
+): StreamsGroupDescribeRequest {
   return {
     groupIds: fields.groupIds ?? [],
     includeAuthorizedOperations: fields.includeAuthorizedOperations ?? false,
@@ -24,12 +26,23 @@ export function createStreamsGroupDescribeRequest(fields: Partial<StreamsGroupDe
   };
 }
 
-export function decodeStreamsGroupDescribeRequest(reader: Reader, version: number): StreamsGroupDescribeRequest {
+export function decodeStreamsGroupDescribeRequest(
+  reader: Reader,
+  version: number,
+): StreamsGroupDescribeRequest {
   reader.beginMessage('StreamsGroupDescribeRequest', version, 0, 1);
+  const groupIdsCount = reader.readCompactArrayLength(1, 'StreamsGroupDescribeRequest.groupIds');
   const groupIds: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'StreamsGroupDescribeRequest.groupIds'); count > 0; count--) groupIds.push(reader.readCompactString('StreamsGroupDescribeRequest.groupIds'));
-  const includeAuthorizedOperations: boolean = reader.readBoolean('StreamsGroupDescribeRequest.includeAuthorizedOperations');
-  const includeTopologyDescription: boolean = version >= 1 ? reader.readBoolean('StreamsGroupDescribeRequest.includeTopologyDescription') : false;
+  for (let left = groupIdsCount; left > 0; left--) {
+    groupIds.push(reader.readCompactString('StreamsGroupDescribeRequest.groupIds'));
+  }
+  const includeAuthorizedOperations: boolean = reader.readBoolean(
+    'StreamsGroupDescribeRequest.includeAuthorizedOperations',
+  );
+  const includeTopologyDescription: boolean =
+    version >= 1
+      ? reader.readBoolean('StreamsGroupDescribeRequest.includeTopologyDescription')
+      : false;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupDescribeRequest');
   return { groupIds, includeAuthorizedOperations, includeTopologyDescription, unknownTags };
 }
@@ -41,10 +54,17 @@ export function encodeStreamsGroupDescribeRequest(
 ): void {
   writer.beginMessage('StreamsGroupDescribeRequest', version, 0, 1);
   writer.writeCompactArrayLength(message.groupIds, 'StreamsGroupDescribeRequest.groupIds');
-  for (const item of message.groupIds) writer.writeCompactString(item, 'StreamsGroupDescribeRequest.groupIds');
-  writer.writeBoolean(message.includeAuthorizedOperations, 'StreamsGroupDescribeRequest.includeAuthorizedOperations');
+  for (const item of message.groupIds)
+    writer.writeCompactString(item, 'StreamsGroupDescribeRequest.groupIds');
+  writer.writeBoolean(
+    message.includeAuthorizedOperations,
+    'StreamsGroupDescribeRequest.includeAuthorizedOperations',
+  );
   if (version >= 1) {
-    writer.writeBoolean(message.includeTopologyDescription, 'StreamsGroupDescribeRequest.includeTopologyDescription');
+    writer.writeBoolean(
+      message.includeTopologyDescription,
+      'StreamsGroupDescribeRequest.includeTopologyDescription',
+    );
   } else if (message.includeTopologyDescription) {
     throw writer.unsupportedField('StreamsGroupDescribeRequest.includeTopologyDescription');
   }

@@ -14,7 +14,9 @@ export interface StreamsGroupDescribeResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupDescribeResponse(fields: Partial<StreamsGroupDescribeResponse> = {}): StreamsGroupDescribeResponse {
+export function createStreamsGroupDescribeResponse(
+  fields: Partial<StreamsGroupDescribeResponse> = {},
+): StreamsGroupDescribeResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     groups: fields.groups ?? [],
@@ -22,11 +24,17 @@ export function createStreamsGroupDescribeResponse(fields: Partial<StreamsGroupD
   };
 }
 
-export function decodeStreamsGroupDescribeResponse(reader: Reader, version: number): StreamsGroupDescribeResponse {
+export function decodeStreamsGroupDescribeResponse(
+  reader: Reader,
+  version: number,
+): StreamsGroupDescribeResponse {
   reader.beginMessage('StreamsGroupDescribeResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('StreamsGroupDescribeResponse.throttleTimeMs');
+  const groupsCount = reader.readCompactArrayLength(20, 'StreamsGroupDescribeResponse.groups');
   const groups: DescribedGroup[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'StreamsGroupDescribeResponse.groups'); count > 0; count--) groups.push(decodeDescribedGroup(reader, version));
+  for (let left = groupsCount; left > 0; left--) {
+    groups.push(decodeDescribedGroup(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupDescribeResponse');
   return { throttleTimeMs, groups, unknownTags };
 }
@@ -80,20 +88,48 @@ export function createDescribedGroup(fields: Partial<DescribedGroup> = {}): Desc
 
 export function decodeDescribedGroup(reader: Reader, version: number): DescribedGroup {
   const errorCode: number = reader.readInt16('DescribedGroup.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('DescribedGroup.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'DescribedGroup.errorMessage',
+  );
   const groupId: string = reader.readCompactString('DescribedGroup.groupId');
   const groupState: string = reader.readCompactString('DescribedGroup.groupState');
   const groupEpoch: number = reader.readInt32('DescribedGroup.groupEpoch');
   const assignmentEpoch: number = reader.readInt32('DescribedGroup.assignmentEpoch');
-  const topology: Topology | null = (reader.readPresence('DescribedGroup.topology') ? decodeTopology(reader, version) : null);
+  const topology: Topology | null = reader.readPresence('DescribedGroup.topology')
+    ? decodeTopology(reader, version)
+    : null;
+  const membersCount = reader.readCompactArrayLength(28, 'DescribedGroup.members');
   const members: Member[] = [];
-  for (let count = reader.readCompactArrayLength(28, 'DescribedGroup.members'); count > 0; count--) members.push(decodeMember(reader, version));
+  for (let left = membersCount; left > 0; left--) {
+    members.push(decodeMember(reader, version));
+  }
   const authorizedOperations: number = reader.readInt32('DescribedGroup.authorizedOperations');
-  const topologyDescription: TopologyDescription | null = version >= 1 ? (reader.readPresence('DescribedGroup.topologyDescription') ? decodeTopologyDescription(reader, version) : null) : null;
-  const topologyDescriptionStatus: number = version >= 1 ? reader.readInt8('DescribedGroup.topologyDescriptionStatus') : 0;
-  const assignorName: string | null = version >= 1 ? reader.readCompactNullableString('DescribedGroup.assignorName') : null;
+  const topologyDescription: TopologyDescription | null =
+    version >= 1
+      ? reader.readPresence('DescribedGroup.topologyDescription')
+        ? decodeTopologyDescription(reader, version)
+        : null
+      : null;
+  const topologyDescriptionStatus: number =
+    version >= 1 ? reader.readInt8('DescribedGroup.topologyDescriptionStatus') : 0;
+  const assignorName: string | null =
+    version >= 1 ? reader.readCompactNullableString('DescribedGroup.assignorName') : null;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('DescribedGroup');
-  return { errorCode, errorMessage, groupId, groupState, groupEpoch, assignmentEpoch, topology, members, authorizedOperations, topologyDescription, topologyDescriptionStatus, assignorName, unknownTags };
+  return {
+    errorCode,
+    errorMessage,
+    groupId,
+    groupState,
+    groupEpoch,
+    assignmentEpoch,
+    topology,
+    members,
+    authorizedOperations,
+    topologyDescription,
+    topologyDescriptionStatus,
+    assignorName,
+    unknownTags,
+  };
 }
 
 export function encodeDescribedGroup(
@@ -114,7 +150,8 @@ export function encodeDescribedGroup(
   writer.writeInt32(message.authorizedOperations, 'DescribedGroup.authorizedOperations');
   if (version >= 1) {
     writer.writePresence(message.topologyDescription);
-    if (message.topologyDescription !== null) encodeTopologyDescription(writer, message.topologyDescription, version);
+    if (message.topologyDescription !== null)
+      encodeTopologyDescription(writer, message.topologyDescription, version);
   } else if (message.topologyDescription !== null) {
     throw writer.unsupportedField('DescribedGroup.topologyDescription');
   }
@@ -148,16 +185,14 @@ export function decodeTopology(reader: Reader, version: number): Topology {
   const epoch: number = reader.readInt32('Topology.epoch');
   const subtopologiesCount = reader.readCompactNullableArrayLength(6, 'Topology.subtopologies');
   const subtopologies: Subtopology[] | null = subtopologiesCount < 0 ? null : [];
-  for (let count = subtopologiesCount; count > 0; count--) subtopologies?.push(decodeSubtopology(reader, version));
+  for (let left = subtopologiesCount; left > 0; left--) {
+    subtopologies?.push(decodeSubtopology(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Topology');
   return { epoch, subtopologies, unknownTags };
 }
 
-export function encodeTopology(
-  writer: Writer,
-  message: Topology,
-  version: number,
-): void {
+export function encodeTopology(writer: Writer, message: Topology, version: number): void {
   writer.writeInt32(message.epoch, 'Topology.epoch');
   writer.writeCompactNullableArrayLength(message.subtopologies, 'Topology.subtopologies');
   for (const item of message.subtopologies ?? []) encodeSubtopology(writer, item, version);
@@ -187,31 +222,63 @@ export function createSubtopology(fields: Partial<Subtopology> = {}): Subtopolog
 
 export function decodeSubtopology(reader: Reader, version: number): Subtopology {
   const subtopologyId: string = reader.readCompactString('Subtopology.subtopologyId');
+  const sourceTopicsCount = reader.readCompactArrayLength(1, 'Subtopology.sourceTopics');
   const sourceTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Subtopology.sourceTopics'); count > 0; count--) sourceTopics.push(reader.readCompactString('Subtopology.sourceTopics'));
+  for (let left = sourceTopicsCount; left > 0; left--) {
+    sourceTopics.push(reader.readCompactString('Subtopology.sourceTopics'));
+  }
+  const repartitionSinkTopicsCount = reader.readCompactArrayLength(
+    1,
+    'Subtopology.repartitionSinkTopics',
+  );
   const repartitionSinkTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Subtopology.repartitionSinkTopics'); count > 0; count--) repartitionSinkTopics.push(reader.readCompactString('Subtopology.repartitionSinkTopics'));
+  for (let left = repartitionSinkTopicsCount; left > 0; left--) {
+    repartitionSinkTopics.push(reader.readCompactString('Subtopology.repartitionSinkTopics'));
+  }
+  const stateChangelogTopicsCount = reader.readCompactArrayLength(
+    9,
+    'Subtopology.stateChangelogTopics',
+  );
   const stateChangelogTopics: TopicInfo[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'Subtopology.stateChangelogTopics'); count > 0; count--) stateChangelogTopics.push(decodeTopicInfo(reader, version));
+  for (let left = stateChangelogTopicsCount; left > 0; left--) {
+    stateChangelogTopics.push(decodeTopicInfo(reader, version));
+  }
+  const repartitionSourceTopicsCount = reader.readCompactArrayLength(
+    9,
+    'Subtopology.repartitionSourceTopics',
+  );
   const repartitionSourceTopics: TopicInfo[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'Subtopology.repartitionSourceTopics'); count > 0; count--) repartitionSourceTopics.push(decodeTopicInfo(reader, version));
+  for (let left = repartitionSourceTopicsCount; left > 0; left--) {
+    repartitionSourceTopics.push(decodeTopicInfo(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Subtopology');
-  return { subtopologyId, sourceTopics, repartitionSinkTopics, stateChangelogTopics, repartitionSourceTopics, unknownTags };
+  return {
+    subtopologyId,
+    sourceTopics,
+    repartitionSinkTopics,
+    stateChangelogTopics,
+    repartitionSourceTopics,
+    unknownTags,
+  };
 }
 
-export function encodeSubtopology(
-  writer: Writer,
-  message: Subtopology,
-  version: number,
-): void {
+export function encodeSubtopology(writer: Writer, message: Subtopology, version: number): void {
   writer.writeCompactString(message.subtopologyId, 'Subtopology.subtopologyId');
   writer.writeCompactArrayLength(message.sourceTopics, 'Subtopology.sourceTopics');
-  for (const item of message.sourceTopics) writer.writeCompactString(item, 'Subtopology.sourceTopics');
-  writer.writeCompactArrayLength(message.repartitionSinkTopics, 'Subtopology.repartitionSinkTopics');
-  for (const item of message.repartitionSinkTopics) writer.writeCompactString(item, 'Subtopology.repartitionSinkTopics');
+  for (const item of message.sourceTopics)
+    writer.writeCompactString(item, 'Subtopology.sourceTopics');
+  writer.writeCompactArrayLength(
+    message.repartitionSinkTopics,
+    'Subtopology.repartitionSinkTopics',
+  );
+  for (const item of message.repartitionSinkTopics)
+    writer.writeCompactString(item, 'Subtopology.repartitionSinkTopics');
   writer.writeCompactArrayLength(message.stateChangelogTopics, 'Subtopology.stateChangelogTopics');
   for (const item of message.stateChangelogTopics) encodeTopicInfo(writer, item, version);
-  writer.writeCompactArrayLength(message.repartitionSourceTopics, 'Subtopology.repartitionSourceTopics');
+  writer.writeCompactArrayLength(
+    message.repartitionSourceTopics,
+    'Subtopology.repartitionSourceTopics',
+  );
   for (const item of message.repartitionSourceTopics) encodeTopicInfo(writer, item, version);
   writer.writeTags(message.unknownTags, 'Subtopology.unknownTags');
 }
@@ -239,17 +306,16 @@ export function decodeTopicInfo(reader: Reader, version: number): TopicInfo {
   const name: string = reader.readCompactString('TopicInfo.name');
   const partitions: number = reader.readInt32('TopicInfo.partitions');
   const replicationFactor: number = reader.readInt16('TopicInfo.replicationFactor');
+  const topicConfigsCount = reader.readCompactArrayLength(3, 'TopicInfo.topicConfigs');
   const topicConfigs: KeyValue[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'TopicInfo.topicConfigs'); count > 0; count--) topicConfigs.push(decodeKeyValue(reader, version));
+  for (let left = topicConfigsCount; left > 0; left--) {
+    topicConfigs.push(decodeKeyValue(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicInfo');
   return { name, partitions, replicationFactor, topicConfigs, unknownTags };
 }
 
-export function encodeTopicInfo(
-  writer: Writer,
-  message: TopicInfo,
-  version: number,
-): void {
+export function encodeTopicInfo(writer: Writer, message: TopicInfo, version: number): void {
   writer.writeCompactString(message.name, 'TopicInfo.name');
   writer.writeInt32(message.partitions, 'TopicInfo.partitions');
   writer.writeInt16(message.replicationFactor, 'TopicInfo.replicationFactor');
@@ -280,11 +346,7 @@ export function decodeKeyValue(reader: Reader, _version: number): KeyValue {
   return { key, value, unknownTags };
 }
 
-export function encodeKeyValue(
-  writer: Writer,
-  message: KeyValue,
-  _version: number,
-): void {
+export function encodeKeyValue(writer: Writer, message: KeyValue, _version: number): void {
   writer.writeCompactString(message.key, 'KeyValue.key');
   writer.writeCompactString(message.value, 'KeyValue.value');
   writer.writeTags(message.unknownTags, 'KeyValue.unknownTags');
@@ -340,25 +402,49 @@ export function decodeMember(reader: Reader, version: number): Member {
   const clientHost: string = reader.readCompactString('Member.clientHost');
   const topologyEpoch: number = reader.readInt32('Member.topologyEpoch');
   const processId: string = reader.readCompactString('Member.processId');
-  const userEndpoint: Endpoint | null = (reader.readPresence('Member.userEndpoint') ? decodeEndpoint(reader, version) : null);
+  const userEndpoint: Endpoint | null = reader.readPresence('Member.userEndpoint')
+    ? decodeEndpoint(reader, version)
+    : null;
+  const clientTagsCount = reader.readCompactArrayLength(3, 'Member.clientTags');
   const clientTags: KeyValue[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'Member.clientTags'); count > 0; count--) clientTags.push(decodeKeyValue(reader, version));
+  for (let left = clientTagsCount; left > 0; left--) {
+    clientTags.push(decodeKeyValue(reader, version));
+  }
+  const taskOffsetsCount = reader.readCompactArrayLength(14, 'Member.taskOffsets');
   const taskOffsets: TaskOffset[] = [];
-  for (let count = reader.readCompactArrayLength(14, 'Member.taskOffsets'); count > 0; count--) taskOffsets.push(decodeTaskOffset(reader, version));
+  for (let left = taskOffsetsCount; left > 0; left--) {
+    taskOffsets.push(decodeTaskOffset(reader, version));
+  }
+  const taskEndOffsetsCount = reader.readCompactArrayLength(14, 'Member.taskEndOffsets');
   const taskEndOffsets: TaskOffset[] = [];
-  for (let count = reader.readCompactArrayLength(14, 'Member.taskEndOffsets'); count > 0; count--) taskEndOffsets.push(decodeTaskOffset(reader, version));
+  for (let left = taskEndOffsetsCount; left > 0; left--) {
+    taskEndOffsets.push(decodeTaskOffset(reader, version));
+  }
   const assignment: Assignment = decodeAssignment(reader, version);
   const targetAssignment: Assignment = decodeAssignment(reader, version);
   const isClassic: boolean = reader.readBoolean('Member.isClassic');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Member');
-  return { memberId, memberEpoch, instanceId, rackId, clientId, clientHost, topologyEpoch, processId, userEndpoint, clientTags, taskOffsets, taskEndOffsets, assignment, targetAssignment, isClassic, unknownTags };
+  return {
+    memberId,
+    memberEpoch,
+    instanceId,
+    rackId,
+    clientId,
+    clientHost,
+    topologyEpoch,
+    processId,
+    userEndpoint,
+    clientTags,
+    taskOffsets,
+    taskEndOffsets,
+    assignment,
+    targetAssignment,
+    isClassic,
+    unknownTags,
+  };
 }
 
-export function encodeMember(
-  writer: Writer,
-  message: Member,
-  version: number,
-): void {
+export function encodeMember(writer: Writer, message: Member, version: number): void {
   writer.writeCompactString(message.memberId, 'Member.memberId');
   writer.writeInt32(message.memberEpoch, 'Member.memberEpoch');
   writer.writeCompactNullableString(message.instanceId, 'Member.instanceId');
@@ -403,11 +489,7 @@ export function decodeEndpoint(reader: Reader, _version: number): Endpoint {
   return { host, port, unknownTags };
 }
 
-export function encodeEndpoint(
-  writer: Writer,
-  message: Endpoint,
-  _version: number,
-): void {
+export function encodeEndpoint(writer: Writer, message: Endpoint, _version: number): void {
   writer.writeCompactString(message.host, 'Endpoint.host');
   writer.writeUint16(message.port, 'Endpoint.port');
   writer.writeTags(message.unknownTags, 'Endpoint.unknownTags');
@@ -438,11 +520,7 @@ export function decodeTaskOffset(reader: Reader, _version: number): TaskOffset {
   return { subtopologyId, partition, offset, unknownTags };
 }
 
-export function encodeTaskOffset(
-  writer: Writer,
-  message: TaskOffset,
-  _version: number,
-): void {
+export function encodeTaskOffset(writer: Writer, message: TaskOffset, _version: number): void {
   writer.writeCompactString(message.subtopologyId, 'TaskOffset.subtopologyId');
   writer.writeInt32(message.partition, 'TaskOffset.partition');
   writer.writeInt64(message.offset, 'TaskOffset.offset');
@@ -467,21 +545,26 @@ export function createAssignment(fields: Partial<Assignment> = {}): Assignment {
 }
 
 export function decodeAssignment(reader: Reader, version: number): Assignment {
+  const activeTasksCount = reader.readCompactArrayLength(3, 'Assignment.activeTasks');
   const activeTasks: TaskIds[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'Assignment.activeTasks'); count > 0; count--) activeTasks.push(decodeTaskIds(reader, version));
+  for (let left = activeTasksCount; left > 0; left--) {
+    activeTasks.push(decodeTaskIds(reader, version));
+  }
+  const standbyTasksCount = reader.readCompactArrayLength(3, 'Assignment.standbyTasks');
   const standbyTasks: TaskIds[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'Assignment.standbyTasks'); count > 0; count--) standbyTasks.push(decodeTaskIds(reader, version));
+  for (let left = standbyTasksCount; left > 0; left--) {
+    standbyTasks.push(decodeTaskIds(reader, version));
+  }
+  const warmupTasksCount = reader.readCompactArrayLength(3, 'Assignment.warmupTasks');
   const warmupTasks: TaskIds[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'Assignment.warmupTasks'); count > 0; count--) warmupTasks.push(decodeTaskIds(reader, version));
+  for (let left = warmupTasksCount; left > 0; left--) {
+    warmupTasks.push(decodeTaskIds(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Assignment');
   return { activeTasks, standbyTasks, warmupTasks, unknownTags };
 }
 
-export function encodeAssignment(
-  writer: Writer,
-  message: Assignment,
-  version: number,
-): void {
+export function encodeAssignment(writer: Writer, message: Assignment, version: number): void {
   writer.writeCompactArrayLength(message.activeTasks, 'Assignment.activeTasks');
   for (const item of message.activeTasks) encodeTaskIds(writer, item, version);
   writer.writeCompactArrayLength(message.standbyTasks, 'Assignment.standbyTasks');
@@ -508,17 +591,16 @@ export function createTaskIds(fields: Partial<TaskIds> = {}): TaskIds {
 
 export function decodeTaskIds(reader: Reader, _version: number): TaskIds {
   const subtopologyId: string = reader.readCompactString('TaskIds.subtopologyId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TaskIds.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TaskIds.partitions'); count > 0; count--) partitions.push(reader.readInt32('TaskIds.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TaskIds.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TaskIds');
   return { subtopologyId, partitions, unknownTags };
 }
 
-export function encodeTaskIds(
-  writer: Writer,
-  message: TaskIds,
-  _version: number,
-): void {
+export function encodeTaskIds(writer: Writer, message: TaskIds, _version: number): void {
   writer.writeCompactString(message.subtopologyId, 'TaskIds.subtopologyId');
   writer.writeCompactArrayLength(message.partitions, 'TaskIds.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'TaskIds.partitions');
@@ -532,7 +614,9 @@ export interface TopologyDescription {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescription(fields: Partial<TopologyDescription> = {}): TopologyDescription {
+export function createTopologyDescription(
+  fields: Partial<TopologyDescription> = {},
+): TopologyDescription {
   return {
     subtopologies: fields.subtopologies ?? [],
     globalStores: fields.globalStores ?? [],
@@ -541,10 +625,16 @@ export function createTopologyDescription(fields: Partial<TopologyDescription> =
 }
 
 export function decodeTopologyDescription(reader: Reader, version: number): TopologyDescription {
+  const subtopologiesCount = reader.readCompactArrayLength(3, 'TopologyDescription.subtopologies');
   const subtopologies: TopologyDescriptionSubtopology[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'TopologyDescription.subtopologies'); count > 0; count--) subtopologies.push(decodeTopologyDescriptionSubtopology(reader, version));
+  for (let left = subtopologiesCount; left > 0; left--) {
+    subtopologies.push(decodeTopologyDescriptionSubtopology(reader, version));
+  }
+  const globalStoresCount = reader.readCompactArrayLength(15, 'TopologyDescription.globalStores');
   const globalStores: TopologyDescriptionGlobalStore[] = [];
-  for (let count = reader.readCompactArrayLength(15, 'TopologyDescription.globalStores'); count > 0; count--) globalStores.push(decodeTopologyDescriptionGlobalStore(reader, version));
+  for (let left = globalStoresCount; left > 0; left--) {
+    globalStores.push(decodeTopologyDescriptionGlobalStore(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescription');
   return { subtopologies, globalStores, unknownTags };
 }
@@ -555,9 +645,11 @@ export function encodeTopologyDescription(
   version: number,
 ): void {
   writer.writeCompactArrayLength(message.subtopologies, 'TopologyDescription.subtopologies');
-  for (const item of message.subtopologies) encodeTopologyDescriptionSubtopology(writer, item, version);
+  for (const item of message.subtopologies)
+    encodeTopologyDescriptionSubtopology(writer, item, version);
   writer.writeCompactArrayLength(message.globalStores, 'TopologyDescription.globalStores');
-  for (const item of message.globalStores) encodeTopologyDescriptionGlobalStore(writer, item, version);
+  for (const item of message.globalStores)
+    encodeTopologyDescriptionGlobalStore(writer, item, version);
   writer.writeTags(message.unknownTags, 'TopologyDescription.unknownTags');
 }
 
@@ -568,7 +660,9 @@ export interface TopologyDescriptionSubtopology {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionSubtopology(fields: Partial<TopologyDescriptionSubtopology> = {}): TopologyDescriptionSubtopology {
+export function createTopologyDescriptionSubtopology(
+  fields: Partial<TopologyDescriptionSubtopology> = {},
+): TopologyDescriptionSubtopology {
   return {
     subtopologyId: fields.subtopologyId ?? '',
     nodes: fields.nodes ?? [],
@@ -576,11 +670,21 @@ export function createTopologyDescriptionSubtopology(fields: Partial<TopologyDes
   };
 }
 
-export function decodeTopologyDescriptionSubtopology(reader: Reader, version: number): TopologyDescriptionSubtopology {
-  const subtopologyId: string = reader.readCompactString('TopologyDescriptionSubtopology.subtopologyId');
+export function decodeTopologyDescriptionSubtopology(
+  reader: Reader,
+  version: number,
+): TopologyDescriptionSubtopology {
+  const subtopologyId: string = reader.readCompactString(
+    'TopologyDescriptionSubtopology.subtopologyId',
+  );
+  const nodesCount = reader.readCompactArrayLength(7, 'TopologyDescriptionSubtopology.nodes');
   const nodes: TopologyDescriptionNode[] = [];
-  for (let count = reader.readCompactArrayLength(7, 'TopologyDescriptionSubtopology.nodes'); count > 0; count--) nodes.push(decodeTopologyDescriptionNode(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionSubtopology');
+  for (let left = nodesCount; left > 0; left--) {
+    nodes.push(decodeTopologyDescriptionNode(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'TopologyDescriptionSubtopology',
+  );
   return { subtopologyId, nodes, unknownTags };
 }
 
@@ -606,7 +710,9 @@ export interface TopologyDescriptionNode {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionNode(fields: Partial<TopologyDescriptionNode> = {}): TopologyDescriptionNode {
+export function createTopologyDescriptionNode(
+  fields: Partial<TopologyDescriptionNode> = {},
+): TopologyDescriptionNode {
   return {
     name: fields.name ?? '',
     nodeType: fields.nodeType ?? 0,
@@ -618,16 +724,33 @@ export function createTopologyDescriptionNode(fields: Partial<TopologyDescriptio
   };
 }
 
-export function decodeTopologyDescriptionNode(reader: Reader, _version: number): TopologyDescriptionNode {
+export function decodeTopologyDescriptionNode(
+  reader: Reader,
+  _version: number,
+): TopologyDescriptionNode {
   const name: string = reader.readCompactString('TopologyDescriptionNode.name');
   const nodeType: number = reader.readInt8('TopologyDescriptionNode.nodeType');
+  const sourceTopicsCount = reader.readCompactArrayLength(
+    1,
+    'TopologyDescriptionNode.sourceTopics',
+  );
   const sourceTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.sourceTopics'); count > 0; count--) sourceTopics.push(reader.readCompactString('TopologyDescriptionNode.sourceTopics'));
-  const sinkTopic: string | null = reader.readCompactNullableString('TopologyDescriptionNode.sinkTopic');
+  for (let left = sourceTopicsCount; left > 0; left--) {
+    sourceTopics.push(reader.readCompactString('TopologyDescriptionNode.sourceTopics'));
+  }
+  const sinkTopic: string | null = reader.readCompactNullableString(
+    'TopologyDescriptionNode.sinkTopic',
+  );
+  const storesCount = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.stores');
   const stores: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.stores'); count > 0; count--) stores.push(reader.readCompactString('TopologyDescriptionNode.stores'));
+  for (let left = storesCount; left > 0; left--) {
+    stores.push(reader.readCompactString('TopologyDescriptionNode.stores'));
+  }
+  const successorsCount = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.successors');
   const successors: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.successors'); count > 0; count--) successors.push(reader.readCompactString('TopologyDescriptionNode.successors'));
+  for (let left = successorsCount; left > 0; left--) {
+    successors.push(reader.readCompactString('TopologyDescriptionNode.successors'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionNode');
   return { name, nodeType, sourceTopics, sinkTopic, stores, successors, unknownTags };
 }
@@ -640,12 +763,15 @@ export function encodeTopologyDescriptionNode(
   writer.writeCompactString(message.name, 'TopologyDescriptionNode.name');
   writer.writeInt8(message.nodeType, 'TopologyDescriptionNode.nodeType');
   writer.writeCompactArrayLength(message.sourceTopics, 'TopologyDescriptionNode.sourceTopics');
-  for (const item of message.sourceTopics) writer.writeCompactString(item, 'TopologyDescriptionNode.sourceTopics');
+  for (const item of message.sourceTopics)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.sourceTopics');
   writer.writeCompactNullableString(message.sinkTopic, 'TopologyDescriptionNode.sinkTopic');
   writer.writeCompactArrayLength(message.stores, 'TopologyDescriptionNode.stores');
-  for (const item of message.stores) writer.writeCompactString(item, 'TopologyDescriptionNode.stores');
+  for (const item of message.stores)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.stores');
   writer.writeCompactArrayLength(message.successors, 'TopologyDescriptionNode.successors');
-  for (const item of message.successors) writer.writeCompactString(item, 'TopologyDescriptionNode.successors');
+  for (const item of message.successors)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.successors');
   writer.writeTags(message.unknownTags, 'TopologyDescriptionNode.unknownTags');
 }
 
@@ -656,7 +782,9 @@ export interface TopologyDescriptionGlobalStore {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionGlobalStore(fields: Partial<TopologyDescriptionGlobalStore> = {}): TopologyDescriptionGlobalStore {
+export function createTopologyDescriptionGlobalStore(
+  fields: Partial<TopologyDescriptionGlobalStore> = {},
+): TopologyDescriptionGlobalStore {
   return {
     source: fields.source ?? createTopologyDescriptionNode(),
     processor: fields.processor ?? createTopologyDescriptionNode(),
@@ -664,10 +792,15 @@ export function createTopologyDescriptionGlobalStore(fields: Partial<TopologyDes
   };
 }
 
-export function decodeTopologyDescriptionGlobalStore(reader: Reader, version: number): TopologyDescriptionGlobalStore {
+export function decodeTopologyDescriptionGlobalStore(
+  reader: Reader,
+  version: number,
+): TopologyDescriptionGlobalStore {
   const source: TopologyDescriptionNode = decodeTopologyDescriptionNode(reader, version);
   const processor: TopologyDescriptionNode = decodeTopologyDescriptionNode(reader, version);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionGlobalStore');
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'TopologyDescriptionGlobalStore',
+  );
   return { source, processor, unknownTags };
 }
 

@@ -29,7 +29,9 @@ export interface StreamsGroupHeartbeatRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupHeartbeatRequest(fields: Partial<StreamsGroupHeartbeatRequest> = {}): StreamsGroupHeartbeatRequest {
+export function createStreamsGroupHeartbeatRequest(
+  fields: Partial<StreamsGroupHeartbeatRequest> = {},
+): StreamsGroupHeartbeatRequest {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? '',
@@ -52,39 +54,109 @@ export function createStreamsGroupHeartbeatRequest(fields: Partial<StreamsGroupH
   };
 }
 
-export function decodeStreamsGroupHeartbeatRequest(reader: Reader, version: number): StreamsGroupHeartbeatRequest {
+export function decodeStreamsGroupHeartbeatRequest(
+  reader: Reader,
+  version: number,
+): StreamsGroupHeartbeatRequest {
   reader.beginMessage('StreamsGroupHeartbeatRequest', version, 0, 1);
   const groupId: string = reader.readCompactString('StreamsGroupHeartbeatRequest.groupId');
   const memberId: string = reader.readCompactString('StreamsGroupHeartbeatRequest.memberId');
   const memberEpoch: number = reader.readInt32('StreamsGroupHeartbeatRequest.memberEpoch');
-  const endpointInformationEpoch: number = reader.readInt32('StreamsGroupHeartbeatRequest.endpointInformationEpoch');
-  const instanceId: string | null = reader.readCompactNullableString('StreamsGroupHeartbeatRequest.instanceId');
-  const rackId: string | null = reader.readCompactNullableString('StreamsGroupHeartbeatRequest.rackId');
-  const rebalanceTimeoutMs: number = reader.readInt32('StreamsGroupHeartbeatRequest.rebalanceTimeoutMs');
-  const topology: Topology | null = (reader.readPresence('StreamsGroupHeartbeatRequest.topology') ? decodeTopology(reader, version) : null);
-  const activeTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatRequest.activeTasks');
+  const endpointInformationEpoch: number = reader.readInt32(
+    'StreamsGroupHeartbeatRequest.endpointInformationEpoch',
+  );
+  const instanceId: string | null = reader.readCompactNullableString(
+    'StreamsGroupHeartbeatRequest.instanceId',
+  );
+  const rackId: string | null = reader.readCompactNullableString(
+    'StreamsGroupHeartbeatRequest.rackId',
+  );
+  const rebalanceTimeoutMs: number = reader.readInt32(
+    'StreamsGroupHeartbeatRequest.rebalanceTimeoutMs',
+  );
+  const topology: Topology | null = reader.readPresence('StreamsGroupHeartbeatRequest.topology')
+    ? decodeTopology(reader, version)
+    : null;
+  const activeTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatRequest.activeTasks',
+  );
   const activeTasks: TaskIds[] | null = activeTasksCount < 0 ? null : [];
-  for (let count = activeTasksCount; count > 0; count--) activeTasks?.push(decodeTaskIds(reader, version));
-  const standbyTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatRequest.standbyTasks');
+  for (let left = activeTasksCount; left > 0; left--) {
+    activeTasks?.push(decodeTaskIds(reader, version));
+  }
+  const standbyTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatRequest.standbyTasks',
+  );
   const standbyTasks: TaskIds[] | null = standbyTasksCount < 0 ? null : [];
-  for (let count = standbyTasksCount; count > 0; count--) standbyTasks?.push(decodeTaskIds(reader, version));
-  const warmupTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatRequest.warmupTasks');
+  for (let left = standbyTasksCount; left > 0; left--) {
+    standbyTasks?.push(decodeTaskIds(reader, version));
+  }
+  const warmupTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatRequest.warmupTasks',
+  );
   const warmupTasks: TaskIds[] | null = warmupTasksCount < 0 ? null : [];
-  for (let count = warmupTasksCount; count > 0; count--) warmupTasks?.push(decodeTaskIds(reader, version));
-  const processId: string | null = reader.readCompactNullableString('StreamsGroupHeartbeatRequest.processId');
-  const userEndpoint: Endpoint | null = (reader.readPresence('StreamsGroupHeartbeatRequest.userEndpoint') ? decodeEndpoint(reader, version) : null);
-  const clientTagsCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatRequest.clientTags');
+  for (let left = warmupTasksCount; left > 0; left--) {
+    warmupTasks?.push(decodeTaskIds(reader, version));
+  }
+  const processId: string | null = reader.readCompactNullableString(
+    'StreamsGroupHeartbeatRequest.processId',
+  );
+  const userEndpoint: Endpoint | null = reader.readPresence(
+    'StreamsGroupHeartbeatRequest.userEndpoint',
+  )
+    ? decodeEndpoint(reader, version)
+    : null;
+  const clientTagsCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatRequest.clientTags',
+  );
   const clientTags: KeyValue[] | null = clientTagsCount < 0 ? null : [];
-  for (let count = clientTagsCount; count > 0; count--) clientTags?.push(decodeKeyValue(reader, version));
-  const taskOffsetsCount = reader.readCompactNullableArrayLength(14, 'StreamsGroupHeartbeatRequest.taskOffsets');
+  for (let left = clientTagsCount; left > 0; left--) {
+    clientTags?.push(decodeKeyValue(reader, version));
+  }
+  const taskOffsetsCount = reader.readCompactNullableArrayLength(
+    14,
+    'StreamsGroupHeartbeatRequest.taskOffsets',
+  );
   const taskOffsets: TaskOffset[] | null = taskOffsetsCount < 0 ? null : [];
-  for (let count = taskOffsetsCount; count > 0; count--) taskOffsets?.push(decodeTaskOffset(reader, version));
-  const taskEndOffsetsCount = reader.readCompactNullableArrayLength(14, 'StreamsGroupHeartbeatRequest.taskEndOffsets');
+  for (let left = taskOffsetsCount; left > 0; left--) {
+    taskOffsets?.push(decodeTaskOffset(reader, version));
+  }
+  const taskEndOffsetsCount = reader.readCompactNullableArrayLength(
+    14,
+    'StreamsGroupHeartbeatRequest.taskEndOffsets',
+  );
   const taskEndOffsets: TaskOffset[] | null = taskEndOffsetsCount < 0 ? null : [];
-  for (let count = taskEndOffsetsCount; count > 0; count--) taskEndOffsets?.push(decodeTaskOffset(reader, version));
-  const shutdownApplication: boolean = reader.readBoolean('StreamsGroupHeartbeatRequest.shutdownApplication');
+  for (let left = taskEndOffsetsCount; left > 0; left--) {
+    taskEndOffsets?.push(decodeTaskOffset(reader, version));
+  }
+  const shutdownApplication: boolean = reader.readBoolean(
+    'StreamsGroupHeartbeatRequest.shutdownApplication',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupHeartbeatRequest');
-  return { groupId, memberId, memberEpoch, endpointInformationEpoch, instanceId, rackId, rebalanceTimeoutMs, topology, activeTasks, standbyTasks, warmupTasks, processId, userEndpoint, clientTags, taskOffsets, taskEndOffsets, shutdownApplication, unknownTags };
+  return {
+    groupId,
+    memberId,
+    memberEpoch,
+    endpointInformationEpoch,
+    instanceId,
+    rackId,
+    rebalanceTimeoutMs,
+    topology,
+    activeTasks,
+    standbyTasks,
+    warmupTasks,
+    processId,
+    userEndpoint,
+    clientTags,
+    taskOffsets,
+    taskEndOffsets,
+    shutdownApplication,
+    unknownTags,
+  };
 }
 
 export function encodeStreamsGroupHeartbeatRequest(
@@ -96,28 +168,52 @@ export function encodeStreamsGroupHeartbeatRequest(
   writer.writeCompactString(message.groupId, 'StreamsGroupHeartbeatRequest.groupId');
   writer.writeCompactString(message.memberId, 'StreamsGroupHeartbeatRequest.memberId');
   writer.writeInt32(message.memberEpoch, 'StreamsGroupHeartbeatRequest.memberEpoch');
-  writer.writeInt32(message.endpointInformationEpoch, 'StreamsGroupHeartbeatRequest.endpointInformationEpoch');
+  writer.writeInt32(
+    message.endpointInformationEpoch,
+    'StreamsGroupHeartbeatRequest.endpointInformationEpoch',
+  );
   writer.writeCompactNullableString(message.instanceId, 'StreamsGroupHeartbeatRequest.instanceId');
   writer.writeCompactNullableString(message.rackId, 'StreamsGroupHeartbeatRequest.rackId');
   writer.writeInt32(message.rebalanceTimeoutMs, 'StreamsGroupHeartbeatRequest.rebalanceTimeoutMs');
   writer.writePresence(message.topology);
   if (message.topology !== null) encodeTopology(writer, message.topology, version);
-  writer.writeCompactNullableArrayLength(message.activeTasks, 'StreamsGroupHeartbeatRequest.activeTasks');
+  writer.writeCompactNullableArrayLength(
+    message.activeTasks,
+    'StreamsGroupHeartbeatRequest.activeTasks',
+  );
   for (const item of message.activeTasks ?? []) encodeTaskIds(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.standbyTasks, 'StreamsGroupHeartbeatRequest.standbyTasks');
+  writer.writeCompactNullableArrayLength(
+    message.standbyTasks,
+    'StreamsGroupHeartbeatRequest.standbyTasks',
+  );
   for (const item of message.standbyTasks ?? []) encodeTaskIds(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.warmupTasks, 'StreamsGroupHeartbeatRequest.warmupTasks');
+  writer.writeCompactNullableArrayLength(
+    message.warmupTasks,
+    'StreamsGroupHeartbeatRequest.warmupTasks',
+  );
   for (const item of message.warmupTasks ?? []) encodeTaskIds(writer, item, version);
   writer.writeCompactNullableString(message.processId, 'StreamsGroupHeartbeatRequest.processId');
   writer.writePresence(message.userEndpoint);
   if (message.userEndpoint !== null) encodeEndpoint(writer, message.userEndpoint, version);
-  writer.writeCompactNullableArrayLength(message.clientTags, 'StreamsGroupHeartbeatRequest.clientTags');
+  writer.writeCompactNullableArrayLength(
+    message.clientTags,
+    'StreamsGroupHeartbeatRequest.clientTags',
+  );
   for (const item of message.clientTags ?? []) encodeKeyValue(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.taskOffsets, 'StreamsGroupHeartbeatRequest.taskOffsets');
+  writer.writeCompactNullableArrayLength(
+    message.taskOffsets,
+    'StreamsGroupHeartbeatRequest.taskOffsets',
+  );
   for (const item of message.taskOffsets ?? []) encodeTaskOffset(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.taskEndOffsets, 'StreamsGroupHeartbeatRequest.taskEndOffsets');
+  writer.writeCompactNullableArrayLength(
+    message.taskEndOffsets,
+    'StreamsGroupHeartbeatRequest.taskEndOffsets',
+  );
   for (const item of message.taskEndOffsets ?? []) encodeTaskOffset(writer, item, version);
-  writer.writeBoolean(message.shutdownApplication, 'StreamsGroupHeartbeatRequest.shutdownApplication');
+  writer.writeBoolean(
+    message.shutdownApplication,
+    'StreamsGroupHeartbeatRequest.shutdownApplication',
+  );
   writer.writeTags(message.unknownTags, 'StreamsGroupHeartbeatRequest.unknownTags');
 }
 
@@ -138,17 +234,16 @@ export function createTopology(fields: Partial<Topology> = {}): Topology {
 
 export function decodeTopology(reader: Reader, version: number): Topology {
   const epoch: number = reader.readInt32('Topology.epoch');
+  const subtopologiesCount = reader.readCompactArrayLength(8, 'Topology.subtopologies');
   const subtopologies: Subtopology[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'Topology.subtopologies'); count > 0; count--) subtopologies.push(decodeSubtopology(reader, version));
+  for (let left = subtopologiesCount; left > 0; left--) {
+    subtopologies.push(decodeSubtopology(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Topology');
   return { epoch, subtopologies, unknownTags };
 }
 
-export function encodeTopology(
-  writer: Writer,
-  message: Topology,
-  version: number,
-): void {
+export function encodeTopology(writer: Writer, message: Topology, version: number): void {
   writer.writeInt32(message.epoch, 'Topology.epoch');
   writer.writeCompactArrayLength(message.subtopologies, 'Topology.subtopologies');
   for (const item of message.subtopologies) encodeSubtopology(writer, item, version);
@@ -182,37 +277,78 @@ export function createSubtopology(fields: Partial<Subtopology> = {}): Subtopolog
 
 export function decodeSubtopology(reader: Reader, version: number): Subtopology {
   const subtopologyId: string = reader.readCompactString('Subtopology.subtopologyId');
+  const sourceTopicsCount = reader.readCompactArrayLength(1, 'Subtopology.sourceTopics');
   const sourceTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Subtopology.sourceTopics'); count > 0; count--) sourceTopics.push(reader.readCompactString('Subtopology.sourceTopics'));
+  for (let left = sourceTopicsCount; left > 0; left--) {
+    sourceTopics.push(reader.readCompactString('Subtopology.sourceTopics'));
+  }
+  const sourceTopicRegexCount = reader.readCompactArrayLength(1, 'Subtopology.sourceTopicRegex');
   const sourceTopicRegex: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Subtopology.sourceTopicRegex'); count > 0; count--) sourceTopicRegex.push(reader.readCompactString('Subtopology.sourceTopicRegex'));
+  for (let left = sourceTopicRegexCount; left > 0; left--) {
+    sourceTopicRegex.push(reader.readCompactString('Subtopology.sourceTopicRegex'));
+  }
+  const stateChangelogTopicsCount = reader.readCompactArrayLength(
+    9,
+    'Subtopology.stateChangelogTopics',
+  );
   const stateChangelogTopics: TopicInfo[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'Subtopology.stateChangelogTopics'); count > 0; count--) stateChangelogTopics.push(decodeTopicInfo(reader, version));
+  for (let left = stateChangelogTopicsCount; left > 0; left--) {
+    stateChangelogTopics.push(decodeTopicInfo(reader, version));
+  }
+  const repartitionSinkTopicsCount = reader.readCompactArrayLength(
+    1,
+    'Subtopology.repartitionSinkTopics',
+  );
   const repartitionSinkTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'Subtopology.repartitionSinkTopics'); count > 0; count--) repartitionSinkTopics.push(reader.readCompactString('Subtopology.repartitionSinkTopics'));
+  for (let left = repartitionSinkTopicsCount; left > 0; left--) {
+    repartitionSinkTopics.push(reader.readCompactString('Subtopology.repartitionSinkTopics'));
+  }
+  const repartitionSourceTopicsCount = reader.readCompactArrayLength(
+    9,
+    'Subtopology.repartitionSourceTopics',
+  );
   const repartitionSourceTopics: TopicInfo[] = [];
-  for (let count = reader.readCompactArrayLength(9, 'Subtopology.repartitionSourceTopics'); count > 0; count--) repartitionSourceTopics.push(decodeTopicInfo(reader, version));
+  for (let left = repartitionSourceTopicsCount; left > 0; left--) {
+    repartitionSourceTopics.push(decodeTopicInfo(reader, version));
+  }
+  const copartitionGroupsCount = reader.readCompactArrayLength(4, 'Subtopology.copartitionGroups');
   const copartitionGroups: CopartitionGroup[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'Subtopology.copartitionGroups'); count > 0; count--) copartitionGroups.push(decodeCopartitionGroup(reader, version));
+  for (let left = copartitionGroupsCount; left > 0; left--) {
+    copartitionGroups.push(decodeCopartitionGroup(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Subtopology');
-  return { subtopologyId, sourceTopics, sourceTopicRegex, stateChangelogTopics, repartitionSinkTopics, repartitionSourceTopics, copartitionGroups, unknownTags };
+  return {
+    subtopologyId,
+    sourceTopics,
+    sourceTopicRegex,
+    stateChangelogTopics,
+    repartitionSinkTopics,
+    repartitionSourceTopics,
+    copartitionGroups,
+    unknownTags,
+  };
 }
 
-export function encodeSubtopology(
-  writer: Writer,
-  message: Subtopology,
-  version: number,
-): void {
+export function encodeSubtopology(writer: Writer, message: Subtopology, version: number): void {
   writer.writeCompactString(message.subtopologyId, 'Subtopology.subtopologyId');
   writer.writeCompactArrayLength(message.sourceTopics, 'Subtopology.sourceTopics');
-  for (const item of message.sourceTopics) writer.writeCompactString(item, 'Subtopology.sourceTopics');
+  for (const item of message.sourceTopics)
+    writer.writeCompactString(item, 'Subtopology.sourceTopics');
   writer.writeCompactArrayLength(message.sourceTopicRegex, 'Subtopology.sourceTopicRegex');
-  for (const item of message.sourceTopicRegex) writer.writeCompactString(item, 'Subtopology.sourceTopicRegex');
+  for (const item of message.sourceTopicRegex)
+    writer.writeCompactString(item, 'Subtopology.sourceTopicRegex');
   writer.writeCompactArrayLength(message.stateChangelogTopics, 'Subtopology.stateChangelogTopics');
   for (const item of message.stateChangelogTopics) encodeTopicInfo(writer, item, version);
-  writer.writeCompactArrayLength(message.repartitionSinkTopics, 'Subtopology.repartitionSinkTopics');
-  for (const item of message.repartitionSinkTopics) writer.writeCompactString(item, 'Subtopology.repartitionSinkTopics');
-  writer.writeCompactArrayLength(message.repartitionSourceTopics, 'Subtopology.repartitionSourceTopics');
+  writer.writeCompactArrayLength(
+    message.repartitionSinkTopics,
+    'Subtopology.repartitionSinkTopics',
+  );
+  for (const item of message.repartitionSinkTopics)
+    writer.writeCompactString(item, 'Subtopology.repartitionSinkTopics');
+  writer.writeCompactArrayLength(
+    message.repartitionSourceTopics,
+    'Subtopology.repartitionSourceTopics',
+  );
   for (const item of message.repartitionSourceTopics) encodeTopicInfo(writer, item, version);
   writer.writeCompactArrayLength(message.copartitionGroups, 'Subtopology.copartitionGroups');
   for (const item of message.copartitionGroups) encodeCopartitionGroup(writer, item, version);
@@ -242,17 +378,16 @@ export function decodeTopicInfo(reader: Reader, version: number): TopicInfo {
   const name: string = reader.readCompactString('TopicInfo.name');
   const partitions: number = reader.readInt32('TopicInfo.partitions');
   const replicationFactor: number = reader.readInt16('TopicInfo.replicationFactor');
+  const topicConfigsCount = reader.readCompactArrayLength(3, 'TopicInfo.topicConfigs');
   const topicConfigs: KeyValue[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'TopicInfo.topicConfigs'); count > 0; count--) topicConfigs.push(decodeKeyValue(reader, version));
+  for (let left = topicConfigsCount; left > 0; left--) {
+    topicConfigs.push(decodeKeyValue(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicInfo');
   return { name, partitions, replicationFactor, topicConfigs, unknownTags };
 }
 
-export function encodeTopicInfo(
-  writer: Writer,
-  message: TopicInfo,
-  version: number,
-): void {
+export function encodeTopicInfo(writer: Writer, message: TopicInfo, version: number): void {
   writer.writeCompactString(message.name, 'TopicInfo.name');
   writer.writeInt32(message.partitions, 'TopicInfo.partitions');
   writer.writeInt16(message.replicationFactor, 'TopicInfo.replicationFactor');
@@ -283,11 +418,7 @@ export function decodeKeyValue(reader: Reader, _version: number): KeyValue {
   return { key, value, unknownTags };
 }
 
-export function encodeKeyValue(
-  writer: Writer,
-  message: KeyValue,
-  _version: number,
-): void {
+export function encodeKeyValue(writer: Writer, message: KeyValue, _version: number): void {
   writer.writeCompactString(message.key, 'KeyValue.key');
   writer.writeCompactString(message.value, 'KeyValue.value');
   writer.writeTags(message.unknownTags, 'KeyValue.unknownTags');
@@ -311,12 +442,27 @@ export function createCopartitionGroup(fields: Partial<CopartitionGroup> = {}): 
 }
 
 export function decodeCopartitionGroup(reader: Reader, _version: number): CopartitionGroup {
+  const sourceTopicsCount = reader.readCompactArrayLength(2, 'CopartitionGroup.sourceTopics');
   const sourceTopics: number[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'CopartitionGroup.sourceTopics'); count > 0; count--) sourceTopics.push(reader.readInt16('CopartitionGroup.sourceTopics'));
+  for (let left = sourceTopicsCount; left > 0; left--) {
+    sourceTopics.push(reader.readInt16('CopartitionGroup.sourceTopics'));
+  }
+  const sourceTopicRegexCount = reader.readCompactArrayLength(
+    2,
+    'CopartitionGroup.sourceTopicRegex',
+  );
   const sourceTopicRegex: number[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'CopartitionGroup.sourceTopicRegex'); count > 0; count--) sourceTopicRegex.push(reader.readInt16('CopartitionGroup.sourceTopicRegex'));
+  for (let left = sourceTopicRegexCount; left > 0; left--) {
+    sourceTopicRegex.push(reader.readInt16('CopartitionGroup.sourceTopicRegex'));
+  }
+  const repartitionSourceTopicsCount = reader.readCompactArrayLength(
+    2,
+    'CopartitionGroup.repartitionSourceTopics',
+  );
   const repartitionSourceTopics: number[] = [];
-  for (let count = reader.readCompactArrayLength(2, 'CopartitionGroup.repartitionSourceTopics'); count > 0; count--) repartitionSourceTopics.push(reader.readInt16('CopartitionGroup.repartitionSourceTopics'));
+  for (let left = repartitionSourceTopicsCount; left > 0; left--) {
+    repartitionSourceTopics.push(reader.readInt16('CopartitionGroup.repartitionSourceTopics'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('CopartitionGroup');
   return { sourceTopics, sourceTopicRegex, repartitionSourceTopics, unknownTags };
 }
@@ -329,9 +475,14 @@ export function encodeCopartitionGroup(
   writer.writeCompactArrayLength(message.sourceTopics, 'CopartitionGroup.sourceTopics');
   for (const item of message.sourceTopics) writer.writeInt16(item, 'CopartitionGroup.sourceTopics');
   writer.writeCompactArrayLength(message.sourceTopicRegex, 'CopartitionGroup.sourceTopicRegex');
-  for (const item of message.sourceTopicRegex) writer.writeInt16(item, 'CopartitionGroup.sourceTopicRegex');
-  writer.writeCompactArrayLength(message.repartitionSourceTopics, 'CopartitionGroup.repartitionSourceTopics');
-  for (const item of message.repartitionSourceTopics) writer.writeInt16(item, 'CopartitionGroup.repartitionSourceTopics');
+  for (const item of message.sourceTopicRegex)
+    writer.writeInt16(item, 'CopartitionGroup.sourceTopicRegex');
+  writer.writeCompactArrayLength(
+    message.repartitionSourceTopics,
+    'CopartitionGroup.repartitionSourceTopics',
+  );
+  for (const item of message.repartitionSourceTopics)
+    writer.writeInt16(item, 'CopartitionGroup.repartitionSourceTopics');
   writer.writeTags(message.unknownTags, 'CopartitionGroup.unknownTags');
 }
 
@@ -352,17 +503,16 @@ export function createTaskIds(fields: Partial<TaskIds> = {}): TaskIds {
 
 export function decodeTaskIds(reader: Reader, _version: number): TaskIds {
   const subtopologyId: string = reader.readCompactString('TaskIds.subtopologyId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TaskIds.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TaskIds.partitions'); count > 0; count--) partitions.push(reader.readInt32('TaskIds.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TaskIds.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TaskIds');
   return { subtopologyId, partitions, unknownTags };
 }
 
-export function encodeTaskIds(
-  writer: Writer,
-  message: TaskIds,
-  _version: number,
-): void {
+export function encodeTaskIds(writer: Writer, message: TaskIds, _version: number): void {
   writer.writeCompactString(message.subtopologyId, 'TaskIds.subtopologyId');
   writer.writeCompactArrayLength(message.partitions, 'TaskIds.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'TaskIds.partitions');
@@ -391,11 +541,7 @@ export function decodeEndpoint(reader: Reader, _version: number): Endpoint {
   return { host, port, unknownTags };
 }
 
-export function encodeEndpoint(
-  writer: Writer,
-  message: Endpoint,
-  _version: number,
-): void {
+export function encodeEndpoint(writer: Writer, message: Endpoint, _version: number): void {
   writer.writeCompactString(message.host, 'Endpoint.host');
   writer.writeUint16(message.port, 'Endpoint.port');
   writer.writeTags(message.unknownTags, 'Endpoint.unknownTags');
@@ -426,11 +572,7 @@ export function decodeTaskOffset(reader: Reader, _version: number): TaskOffset {
   return { subtopologyId, partition, offset, unknownTags };
 }
 
-export function encodeTaskOffset(
-  writer: Writer,
-  message: TaskOffset,
-  _version: number,
-): void {
+export function encodeTaskOffset(writer: Writer, message: TaskOffset, _version: number): void {
   writer.writeCompactString(message.subtopologyId, 'TaskOffset.subtopologyId');
   writer.writeInt32(message.partition, 'TaskOffset.partition');
   writer.writeInt64(message.offset, 'TaskOffset.offset');

@@ -28,7 +28,9 @@ export interface StreamsGroupHeartbeatResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupHeartbeatResponse(fields: Partial<StreamsGroupHeartbeatResponse> = {}): StreamsGroupHeartbeatResponse {
+export function createStreamsGroupHeartbeatResponse(
+  fields: Partial<StreamsGroupHeartbeatResponse> = {},
+): StreamsGroupHeartbeatResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -50,36 +52,98 @@ export function createStreamsGroupHeartbeatResponse(fields: Partial<StreamsGroup
   };
 }
 
-export function decodeStreamsGroupHeartbeatResponse(reader: Reader, version: number): StreamsGroupHeartbeatResponse {
+export function decodeStreamsGroupHeartbeatResponse(
+  reader: Reader,
+  version: number,
+): StreamsGroupHeartbeatResponse {
   reader.beginMessage('StreamsGroupHeartbeatResponse', version, 0, 1);
   const throttleTimeMs: number = reader.readInt32('StreamsGroupHeartbeatResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('StreamsGroupHeartbeatResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('StreamsGroupHeartbeatResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'StreamsGroupHeartbeatResponse.errorMessage',
+  );
   const memberId: string = reader.readCompactString('StreamsGroupHeartbeatResponse.memberId');
   const memberEpoch: number = reader.readInt32('StreamsGroupHeartbeatResponse.memberEpoch');
-  const heartbeatIntervalMs: number = reader.readInt32('StreamsGroupHeartbeatResponse.heartbeatIntervalMs');
-  const acceptableRecoveryLagLegacy: number = version <= 0 ? reader.readInt32('StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy') : 0;
-  const taskOffsetIntervalMs: number = reader.readInt32('StreamsGroupHeartbeatResponse.taskOffsetIntervalMs');
-  const acceptableRecoveryLag: bigint = version >= 1 ? reader.readInt64('StreamsGroupHeartbeatResponse.acceptableRecoveryLag') : -1n;
-  const statusCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatResponse.status');
+  const heartbeatIntervalMs: number = reader.readInt32(
+    'StreamsGroupHeartbeatResponse.heartbeatIntervalMs',
+  );
+  const acceptableRecoveryLagLegacy: number =
+    version <= 0
+      ? reader.readInt32('StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy')
+      : 0;
+  const taskOffsetIntervalMs: number = reader.readInt32(
+    'StreamsGroupHeartbeatResponse.taskOffsetIntervalMs',
+  );
+  const acceptableRecoveryLag: bigint =
+    version >= 1 ? reader.readInt64('StreamsGroupHeartbeatResponse.acceptableRecoveryLag') : -1n;
+  const statusCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatResponse.status',
+  );
   const status: Status[] | null = statusCount < 0 ? null : [];
-  for (let count = statusCount; count > 0; count--) status?.push(decodeStatus(reader, version));
-  const activeTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatResponse.activeTasks');
+  for (let left = statusCount; left > 0; left--) {
+    status?.push(decodeStatus(reader, version));
+  }
+  const activeTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatResponse.activeTasks',
+  );
   const activeTasks: TaskIds[] | null = activeTasksCount < 0 ? null : [];
-  for (let count = activeTasksCount; count > 0; count--) activeTasks?.push(decodeTaskIds(reader, version));
-  const standbyTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatResponse.standbyTasks');
+  for (let left = activeTasksCount; left > 0; left--) {
+    activeTasks?.push(decodeTaskIds(reader, version));
+  }
+  const standbyTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatResponse.standbyTasks',
+  );
   const standbyTasks: TaskIds[] | null = standbyTasksCount < 0 ? null : [];
-  for (let count = standbyTasksCount; count > 0; count--) standbyTasks?.push(decodeTaskIds(reader, version));
-  const warmupTasksCount = reader.readCompactNullableArrayLength(3, 'StreamsGroupHeartbeatResponse.warmupTasks');
+  for (let left = standbyTasksCount; left > 0; left--) {
+    standbyTasks?.push(decodeTaskIds(reader, version));
+  }
+  const warmupTasksCount = reader.readCompactNullableArrayLength(
+    3,
+    'StreamsGroupHeartbeatResponse.warmupTasks',
+  );
   const warmupTasks: TaskIds[] | null = warmupTasksCount < 0 ? null : [];
-  for (let count = warmupTasksCount; count > 0; count--) warmupTasks?.push(decodeTaskIds(reader, version));
-  const topologyDescriptionRequired: boolean = version >= 1 ? reader.readBoolean('StreamsGroupHeartbeatResponse.topologyDescriptionRequired') : false;
-  const endpointInformationEpoch: number = reader.readInt32('StreamsGroupHeartbeatResponse.endpointInformationEpoch');
-  const partitionsByUserEndpointCount = reader.readCompactNullableArrayLength(7, 'StreamsGroupHeartbeatResponse.partitionsByUserEndpoint');
-  const partitionsByUserEndpoint: EndpointToPartitions[] | null = partitionsByUserEndpointCount < 0 ? null : [];
-  for (let count = partitionsByUserEndpointCount; count > 0; count--) partitionsByUserEndpoint?.push(decodeEndpointToPartitions(reader, version));
+  for (let left = warmupTasksCount; left > 0; left--) {
+    warmupTasks?.push(decodeTaskIds(reader, version));
+  }
+  const topologyDescriptionRequired: boolean =
+    version >= 1
+      ? reader.readBoolean('StreamsGroupHeartbeatResponse.topologyDescriptionRequired')
+      : false;
+  const endpointInformationEpoch: number = reader.readInt32(
+    'StreamsGroupHeartbeatResponse.endpointInformationEpoch',
+  );
+  const partitionsByUserEndpointCount = reader.readCompactNullableArrayLength(
+    7,
+    'StreamsGroupHeartbeatResponse.partitionsByUserEndpoint',
+  );
+  const partitionsByUserEndpoint: EndpointToPartitions[] | null =
+    partitionsByUserEndpointCount < 0 ? null : [];
+  for (let left = partitionsByUserEndpointCount; left > 0; left--) {
+    partitionsByUserEndpoint?.push(decodeEndpointToPartitions(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupHeartbeatResponse');
-  return { throttleTimeMs, errorCode, errorMessage, memberId, memberEpoch, heartbeatIntervalMs, acceptableRecoveryLagLegacy, taskOffsetIntervalMs, acceptableRecoveryLag, status, activeTasks, standbyTasks, warmupTasks, topologyDescriptionRequired, endpointInformationEpoch, partitionsByUserEndpoint, unknownTags };
+  return {
+    throttleTimeMs,
+    errorCode,
+    errorMessage,
+    memberId,
+    memberEpoch,
+    heartbeatIntervalMs,
+    acceptableRecoveryLagLegacy,
+    taskOffsetIntervalMs,
+    acceptableRecoveryLag,
+    status,
+    activeTasks,
+    standbyTasks,
+    warmupTasks,
+    topologyDescriptionRequired,
+    endpointInformationEpoch,
+    partitionsByUserEndpoint,
+    unknownTags,
+  };
 }
 
 export function encodeStreamsGroupHeartbeatResponse(
@@ -90,35 +154,69 @@ export function encodeStreamsGroupHeartbeatResponse(
   writer.beginMessage('StreamsGroupHeartbeatResponse', version, 0, 1);
   writer.writeInt32(message.throttleTimeMs, 'StreamsGroupHeartbeatResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'StreamsGroupHeartbeatResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'StreamsGroupHeartbeatResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'StreamsGroupHeartbeatResponse.errorMessage',
+  );
   writer.writeCompactString(message.memberId, 'StreamsGroupHeartbeatResponse.memberId');
   writer.writeInt32(message.memberEpoch, 'StreamsGroupHeartbeatResponse.memberEpoch');
-  writer.writeInt32(message.heartbeatIntervalMs, 'StreamsGroupHeartbeatResponse.heartbeatIntervalMs');
+  writer.writeInt32(
+    message.heartbeatIntervalMs,
+    'StreamsGroupHeartbeatResponse.heartbeatIntervalMs',
+  );
   if (version <= 0) {
-    writer.writeInt32(message.acceptableRecoveryLagLegacy, 'StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy');
+    writer.writeInt32(
+      message.acceptableRecoveryLagLegacy,
+      'StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy',
+    );
   } else if (message.acceptableRecoveryLagLegacy !== 0) {
     throw writer.unsupportedField('StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy');
   }
-  writer.writeInt32(message.taskOffsetIntervalMs, 'StreamsGroupHeartbeatResponse.taskOffsetIntervalMs');
+  writer.writeInt32(
+    message.taskOffsetIntervalMs,
+    'StreamsGroupHeartbeatResponse.taskOffsetIntervalMs',
+  );
   if (version >= 1) {
-    writer.writeInt64(message.acceptableRecoveryLag, 'StreamsGroupHeartbeatResponse.acceptableRecoveryLag');
+    writer.writeInt64(
+      message.acceptableRecoveryLag,
+      'StreamsGroupHeartbeatResponse.acceptableRecoveryLag',
+    );
   }
   writer.writeCompactNullableArrayLength(message.status, 'StreamsGroupHeartbeatResponse.status');
   for (const item of message.status ?? []) encodeStatus(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.activeTasks, 'StreamsGroupHeartbeatResponse.activeTasks');
+  writer.writeCompactNullableArrayLength(
+    message.activeTasks,
+    'StreamsGroupHeartbeatResponse.activeTasks',
+  );
   for (const item of message.activeTasks ?? []) encodeTaskIds(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.standbyTasks, 'StreamsGroupHeartbeatResponse.standbyTasks');
+  writer.writeCompactNullableArrayLength(
+    message.standbyTasks,
+    'StreamsGroupHeartbeatResponse.standbyTasks',
+  );
   for (const item of message.standbyTasks ?? []) encodeTaskIds(writer, item, version);
-  writer.writeCompactNullableArrayLength(message.warmupTasks, 'StreamsGroupHeartbeatResponse.warmupTasks');
+  writer.writeCompactNullableArrayLength(
+    message.warmupTasks,
+    'StreamsGroupHeartbeatResponse.warmupTasks',
+  );
   for (const item of message.warmupTasks ?? []) encodeTaskIds(writer, item, version);
   if (version >= 1) {
-    writer.writeBoolean(message.topologyDescriptionRequired, 'StreamsGroupHeartbeatResponse.topologyDescriptionRequired');
+    writer.writeBoolean(
+      message.topologyDescriptionRequired,
+      'StreamsGroupHeartbeatResponse.topologyDescriptionRequired',
+    );
   } else if (message.topologyDescriptionRequired) {
     throw writer.unsupportedField('StreamsGroupHeartbeatResponse.topologyDescriptionRequired');
   }
-  writer.writeInt32(message.endpointInformationEpoch, 'StreamsGroupHeartbeatResponse.endpointInformationEpoch');
-  writer.writeCompactNullableArrayLength(message.partitionsByUserEndpoint, 'StreamsGroupHeartbeatResponse.partitionsByUserEndpoint');
-  for (const item of message.partitionsByUserEndpoint ?? []) encodeEndpointToPartitions(writer, item, version);
+  writer.writeInt32(
+    message.endpointInformationEpoch,
+    'StreamsGroupHeartbeatResponse.endpointInformationEpoch',
+  );
+  writer.writeCompactNullableArrayLength(
+    message.partitionsByUserEndpoint,
+    'StreamsGroupHeartbeatResponse.partitionsByUserEndpoint',
+  );
+  for (const item of message.partitionsByUserEndpoint ?? [])
+    encodeEndpointToPartitions(writer, item, version);
   writer.writeTags(message.unknownTags, 'StreamsGroupHeartbeatResponse.unknownTags');
 }
 
@@ -144,11 +242,7 @@ export function decodeStatus(reader: Reader, _version: number): Status {
   return { statusCode, statusDetail, unknownTags };
 }
 
-export function encodeStatus(
-  writer: Writer,
-  message: Status,
-  _version: number,
-): void {
+export function encodeStatus(writer: Writer, message: Status, _version: number): void {
   writer.writeInt8(message.statusCode, 'Status.statusCode');
   writer.writeCompactString(message.statusDetail, 'Status.statusDetail');
   writer.writeTags(message.unknownTags, 'Status.unknownTags');
@@ -171,17 +265,16 @@ export function createTaskIds(fields: Partial<TaskIds> = {}): TaskIds {
 
 export function decodeTaskIds(reader: Reader, _version: number): TaskIds {
   const subtopologyId: string = reader.readCompactString('TaskIds.subtopologyId');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TaskIds.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TaskIds.partitions'); count > 0; count--) partitions.push(reader.readInt32('TaskIds.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TaskIds.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TaskIds');
   return { subtopologyId, partitions, unknownTags };
 }
 
-export function encodeTaskIds(
-  writer: Writer,
-  message: TaskIds,
-  _version: number,
-): void {
+export function encodeTaskIds(writer: Writer, message: TaskIds, _version: number): void {
   writer.writeCompactString(message.subtopologyId, 'TaskIds.subtopologyId');
   writer.writeCompactArrayLength(message.partitions, 'TaskIds.partitions');
   for (const item of message.partitions) writer.writeInt32(item, 'TaskIds.partitions');
@@ -196,7 +289,9 @@ export interface EndpointToPartitions {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createEndpointToPartitions(fields: Partial<EndpointToPartitions> = {}): EndpointToPartitions {
+export function createEndpointToPartitions(
+  fields: Partial<EndpointToPartitions> = {},
+): EndpointToPartitions {
   return {
     userEndpoint: fields.userEndpoint ?? createEndpoint(),
     activePartitions: fields.activePartitions ?? [],
@@ -207,10 +302,22 @@ export function createEndpointToPartitions(fields: Partial<EndpointToPartitions>
 
 export function decodeEndpointToPartitions(reader: Reader, version: number): EndpointToPartitions {
   const userEndpoint: Endpoint = decodeEndpoint(reader, version);
+  const activePartitionsCount = reader.readCompactArrayLength(
+    3,
+    'EndpointToPartitions.activePartitions',
+  );
   const activePartitions: TopicPartition[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'EndpointToPartitions.activePartitions'); count > 0; count--) activePartitions.push(decodeTopicPartition(reader, version));
+  for (let left = activePartitionsCount; left > 0; left--) {
+    activePartitions.push(decodeTopicPartition(reader, version));
+  }
+  const standbyPartitionsCount = reader.readCompactArrayLength(
+    3,
+    'EndpointToPartitions.standbyPartitions',
+  );
   const standbyPartitions: TopicPartition[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'EndpointToPartitions.standbyPartitions'); count > 0; count--) standbyPartitions.push(decodeTopicPartition(reader, version));
+  for (let left = standbyPartitionsCount; left > 0; left--) {
+    standbyPartitions.push(decodeTopicPartition(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('EndpointToPartitions');
   return { userEndpoint, activePartitions, standbyPartitions, unknownTags };
 }
@@ -223,7 +330,10 @@ export function encodeEndpointToPartitions(
   encodeEndpoint(writer, message.userEndpoint, version);
   writer.writeCompactArrayLength(message.activePartitions, 'EndpointToPartitions.activePartitions');
   for (const item of message.activePartitions) encodeTopicPartition(writer, item, version);
-  writer.writeCompactArrayLength(message.standbyPartitions, 'EndpointToPartitions.standbyPartitions');
+  writer.writeCompactArrayLength(
+    message.standbyPartitions,
+    'EndpointToPartitions.standbyPartitions',
+  );
   for (const item of message.standbyPartitions) encodeTopicPartition(writer, item, version);
   writer.writeTags(message.unknownTags, 'EndpointToPartitions.unknownTags');
 }
@@ -250,11 +360,7 @@ export function decodeEndpoint(reader: Reader, _version: number): Endpoint {
   return { host, port, unknownTags };
 }
 
-export function encodeEndpoint(
-  writer: Writer,
-  message: Endpoint,
-  _version: number,
-): void {
+export function encodeEndpoint(writer: Writer, message: Endpoint, _version: number): void {
   writer.writeCompactString(message.host, 'Endpoint.host');
   writer.writeUint16(message.port, 'Endpoint.port');
   writer.writeTags(message.unknownTags, 'Endpoint.unknownTags');
@@ -277,8 +383,11 @@ export function createTopicPartition(fields: Partial<TopicPartition> = {}): Topi
 
 export function decodeTopicPartition(reader: Reader, _version: number): TopicPartition {
   const topic: string = reader.readCompactString('TopicPartition.topic');
+  const partitionsCount = reader.readCompactArrayLength(4, 'TopicPartition.partitions');
   const partitions: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'TopicPartition.partitions'); count > 0; count--) partitions.push(reader.readInt32('TopicPartition.partitions'));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(reader.readInt32('TopicPartition.partitions'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicPartition');
   return { topic, partitions, unknownTags };
 }

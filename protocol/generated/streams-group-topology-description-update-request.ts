@@ -16,7 +16,9 @@ export interface StreamsGroupTopologyDescriptionUpdateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupTopologyDescriptionUpdateRequest(fields: Partial<StreamsGroupTopologyDescriptionUpdateRequest> = {}): StreamsGroupTopologyDescriptionUpdateRequest {
+export function createStreamsGroupTopologyDescriptionUpdateRequest(
+  fields: Partial<StreamsGroupTopologyDescriptionUpdateRequest> = {},
+): StreamsGroupTopologyDescriptionUpdateRequest {
   return {
     groupId: fields.groupId ?? '',
     memberId: fields.memberId ?? '',
@@ -26,13 +28,24 @@ export function createStreamsGroupTopologyDescriptionUpdateRequest(fields: Parti
   };
 }
 
-export function decodeStreamsGroupTopologyDescriptionUpdateRequest(reader: Reader, version: number): StreamsGroupTopologyDescriptionUpdateRequest {
+export function decodeStreamsGroupTopologyDescriptionUpdateRequest(
+  reader: Reader,
+  version: number,
+): StreamsGroupTopologyDescriptionUpdateRequest {
   reader.beginMessage('StreamsGroupTopologyDescriptionUpdateRequest', version, 0, 0);
-  const groupId: string = reader.readCompactString('StreamsGroupTopologyDescriptionUpdateRequest.groupId');
-  const memberId: string = reader.readCompactString('StreamsGroupTopologyDescriptionUpdateRequest.memberId');
-  const topologyEpoch: number = reader.readInt32('StreamsGroupTopologyDescriptionUpdateRequest.topologyEpoch');
+  const groupId: string = reader.readCompactString(
+    'StreamsGroupTopologyDescriptionUpdateRequest.groupId',
+  );
+  const memberId: string = reader.readCompactString(
+    'StreamsGroupTopologyDescriptionUpdateRequest.memberId',
+  );
+  const topologyEpoch: number = reader.readInt32(
+    'StreamsGroupTopologyDescriptionUpdateRequest.topologyEpoch',
+  );
   const topologyDescription: TopologyDescription = decodeTopologyDescription(reader, version);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupTopologyDescriptionUpdateRequest');
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'StreamsGroupTopologyDescriptionUpdateRequest',
+  );
   return { groupId, memberId, topologyEpoch, topologyDescription, unknownTags };
 }
 
@@ -42,9 +55,18 @@ export function encodeStreamsGroupTopologyDescriptionUpdateRequest(
   version: number,
 ): void {
   writer.beginMessage('StreamsGroupTopologyDescriptionUpdateRequest', version, 0, 0);
-  writer.writeCompactString(message.groupId, 'StreamsGroupTopologyDescriptionUpdateRequest.groupId');
-  writer.writeCompactString(message.memberId, 'StreamsGroupTopologyDescriptionUpdateRequest.memberId');
-  writer.writeInt32(message.topologyEpoch, 'StreamsGroupTopologyDescriptionUpdateRequest.topologyEpoch');
+  writer.writeCompactString(
+    message.groupId,
+    'StreamsGroupTopologyDescriptionUpdateRequest.groupId',
+  );
+  writer.writeCompactString(
+    message.memberId,
+    'StreamsGroupTopologyDescriptionUpdateRequest.memberId',
+  );
+  writer.writeInt32(
+    message.topologyEpoch,
+    'StreamsGroupTopologyDescriptionUpdateRequest.topologyEpoch',
+  );
   encodeTopologyDescription(writer, message.topologyDescription, version);
   writer.writeTags(message.unknownTags, 'StreamsGroupTopologyDescriptionUpdateRequest.unknownTags');
 }
@@ -56,7 +78,9 @@ export interface TopologyDescription {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescription(fields: Partial<TopologyDescription> = {}): TopologyDescription {
+export function createTopologyDescription(
+  fields: Partial<TopologyDescription> = {},
+): TopologyDescription {
   return {
     subtopologies: fields.subtopologies ?? [],
     globalStores: fields.globalStores ?? [],
@@ -65,10 +89,16 @@ export function createTopologyDescription(fields: Partial<TopologyDescription> =
 }
 
 export function decodeTopologyDescription(reader: Reader, version: number): TopologyDescription {
+  const subtopologiesCount = reader.readCompactArrayLength(3, 'TopologyDescription.subtopologies');
   const subtopologies: TopologyDescriptionSubtopology[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'TopologyDescription.subtopologies'); count > 0; count--) subtopologies.push(decodeTopologyDescriptionSubtopology(reader, version));
+  for (let left = subtopologiesCount; left > 0; left--) {
+    subtopologies.push(decodeTopologyDescriptionSubtopology(reader, version));
+  }
+  const globalStoresCount = reader.readCompactArrayLength(15, 'TopologyDescription.globalStores');
   const globalStores: TopologyDescriptionGlobalStore[] = [];
-  for (let count = reader.readCompactArrayLength(15, 'TopologyDescription.globalStores'); count > 0; count--) globalStores.push(decodeTopologyDescriptionGlobalStore(reader, version));
+  for (let left = globalStoresCount; left > 0; left--) {
+    globalStores.push(decodeTopologyDescriptionGlobalStore(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescription');
   return { subtopologies, globalStores, unknownTags };
 }
@@ -79,9 +109,11 @@ export function encodeTopologyDescription(
   version: number,
 ): void {
   writer.writeCompactArrayLength(message.subtopologies, 'TopologyDescription.subtopologies');
-  for (const item of message.subtopologies) encodeTopologyDescriptionSubtopology(writer, item, version);
+  for (const item of message.subtopologies)
+    encodeTopologyDescriptionSubtopology(writer, item, version);
   writer.writeCompactArrayLength(message.globalStores, 'TopologyDescription.globalStores');
-  for (const item of message.globalStores) encodeTopologyDescriptionGlobalStore(writer, item, version);
+  for (const item of message.globalStores)
+    encodeTopologyDescriptionGlobalStore(writer, item, version);
   writer.writeTags(message.unknownTags, 'TopologyDescription.unknownTags');
 }
 
@@ -92,7 +124,9 @@ export interface TopologyDescriptionSubtopology {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionSubtopology(fields: Partial<TopologyDescriptionSubtopology> = {}): TopologyDescriptionSubtopology {
+export function createTopologyDescriptionSubtopology(
+  fields: Partial<TopologyDescriptionSubtopology> = {},
+): TopologyDescriptionSubtopology {
   return {
     subtopologyId: fields.subtopologyId ?? '',
     nodes: fields.nodes ?? [],
@@ -100,11 +134,21 @@ export function createTopologyDescriptionSubtopology(fields: Partial<TopologyDes
   };
 }
 
-export function decodeTopologyDescriptionSubtopology(reader: Reader, version: number): TopologyDescriptionSubtopology {
-  const subtopologyId: string = reader.readCompactString('TopologyDescriptionSubtopology.subtopologyId');
+export function decodeTopologyDescriptionSubtopology(
+  reader: Reader,
+  version: number,
+): TopologyDescriptionSubtopology {
+  const subtopologyId: string = reader.readCompactString(
+    'TopologyDescriptionSubtopology.subtopologyId',
+  );
+  const nodesCount = reader.readCompactArrayLength(7, 'TopologyDescriptionSubtopology.nodes');
   const nodes: TopologyDescriptionNode[] = [];
-  for (let count = reader.readCompactArrayLength(7, 'TopologyDescriptionSubtopology.nodes'); count > 0; count--) nodes.push(decodeTopologyDescriptionNode(reader, version));
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionSubtopology');
+  for (let left = nodesCount; left > 0; left--) {
+    nodes.push(decodeTopologyDescriptionNode(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'TopologyDescriptionSubtopology',
+  );
   return { subtopologyId, nodes, unknownTags };
 }
 
@@ -130,7 +174,9 @@ export interface TopologyDescriptionNode {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionNode(fields: Partial<TopologyDescriptionNode> = {}): TopologyDescriptionNode {
+export function createTopologyDescriptionNode(
+  fields: Partial<TopologyDescriptionNode> = {},
+): TopologyDescriptionNode {
   return {
     name: fields.name ?? '',
     nodeType: fields.nodeType ?? 0,
@@ -142,16 +188,33 @@ export function createTopologyDescriptionNode(fields: Partial<TopologyDescriptio
   };
 }
 
-export function decodeTopologyDescriptionNode(reader: Reader, _version: number): TopologyDescriptionNode {
+export function decodeTopologyDescriptionNode(
+  reader: Reader,
+  _version: number,
+): TopologyDescriptionNode {
   const name: string = reader.readCompactString('TopologyDescriptionNode.name');
   const nodeType: number = reader.readInt8('TopologyDescriptionNode.nodeType');
+  const sourceTopicsCount = reader.readCompactArrayLength(
+    1,
+    'TopologyDescriptionNode.sourceTopics',
+  );
   const sourceTopics: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.sourceTopics'); count > 0; count--) sourceTopics.push(reader.readCompactString('TopologyDescriptionNode.sourceTopics'));
-  const sinkTopic: string | null = reader.readCompactNullableString('TopologyDescriptionNode.sinkTopic');
+  for (let left = sourceTopicsCount; left > 0; left--) {
+    sourceTopics.push(reader.readCompactString('TopologyDescriptionNode.sourceTopics'));
+  }
+  const sinkTopic: string | null = reader.readCompactNullableString(
+    'TopologyDescriptionNode.sinkTopic',
+  );
+  const storesCount = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.stores');
   const stores: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.stores'); count > 0; count--) stores.push(reader.readCompactString('TopologyDescriptionNode.stores'));
+  for (let left = storesCount; left > 0; left--) {
+    stores.push(reader.readCompactString('TopologyDescriptionNode.stores'));
+  }
+  const successorsCount = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.successors');
   const successors: string[] = [];
-  for (let count = reader.readCompactArrayLength(1, 'TopologyDescriptionNode.successors'); count > 0; count--) successors.push(reader.readCompactString('TopologyDescriptionNode.successors'));
+  for (let left = successorsCount; left > 0; left--) {
+    successors.push(reader.readCompactString('TopologyDescriptionNode.successors'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionNode');
   return { name, nodeType, sourceTopics, sinkTopic, stores, successors, unknownTags };
 }
@@ -164,12 +227,15 @@ export function encodeTopologyDescriptionNode(
   writer.writeCompactString(message.name, 'TopologyDescriptionNode.name');
   writer.writeInt8(message.nodeType, 'TopologyDescriptionNode.nodeType');
   writer.writeCompactArrayLength(message.sourceTopics, 'TopologyDescriptionNode.sourceTopics');
-  for (const item of message.sourceTopics) writer.writeCompactString(item, 'TopologyDescriptionNode.sourceTopics');
+  for (const item of message.sourceTopics)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.sourceTopics');
   writer.writeCompactNullableString(message.sinkTopic, 'TopologyDescriptionNode.sinkTopic');
   writer.writeCompactArrayLength(message.stores, 'TopologyDescriptionNode.stores');
-  for (const item of message.stores) writer.writeCompactString(item, 'TopologyDescriptionNode.stores');
+  for (const item of message.stores)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.stores');
   writer.writeCompactArrayLength(message.successors, 'TopologyDescriptionNode.successors');
-  for (const item of message.successors) writer.writeCompactString(item, 'TopologyDescriptionNode.successors');
+  for (const item of message.successors)
+    writer.writeCompactString(item, 'TopologyDescriptionNode.successors');
   writer.writeTags(message.unknownTags, 'TopologyDescriptionNode.unknownTags');
 }
 
@@ -180,7 +246,9 @@ export interface TopologyDescriptionGlobalStore {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTopologyDescriptionGlobalStore(fields: Partial<TopologyDescriptionGlobalStore> = {}): TopologyDescriptionGlobalStore {
+export function createTopologyDescriptionGlobalStore(
+  fields: Partial<TopologyDescriptionGlobalStore> = {},
+): TopologyDescriptionGlobalStore {
   return {
     source: fields.source ?? createTopologyDescriptionNode(),
     processor: fields.processor ?? createTopologyDescriptionNode(),
@@ -188,10 +256,15 @@ export function createTopologyDescriptionGlobalStore(fields: Partial<TopologyDes
   };
 }
 
-export function decodeTopologyDescriptionGlobalStore(reader: Reader, version: number): TopologyDescriptionGlobalStore {
+export function decodeTopologyDescriptionGlobalStore(
+  reader: Reader,
+  version: number,
+): TopologyDescriptionGlobalStore {
   const source: TopologyDescriptionNode = decodeTopologyDescriptionNode(reader, version);
   const processor: TopologyDescriptionNode = decodeTopologyDescriptionNode(reader, version);
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopologyDescriptionGlobalStore');
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'TopologyDescriptionGlobalStore',
+  );
   return { source, processor, unknownTags };
 }
 
@@ -205,14 +278,15 @@ export function encodeTopologyDescriptionGlobalStore(
   writer.writeTags(message.unknownTags, 'TopologyDescriptionGlobalStore.unknownTags');
 }
 
-export const streamsGroupTopologyDescriptionUpdateRequestCodec: MessageCodec<StreamsGroupTopologyDescriptionUpdateRequest> = {
-  name: 'StreamsGroupTopologyDescriptionUpdateRequest',
-  kind: 'request',
-  apiKey: 93,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createStreamsGroupTopologyDescriptionUpdateRequest,
-  decode: decodeStreamsGroupTopologyDescriptionUpdateRequest,
-  encode: encodeStreamsGroupTopologyDescriptionUpdateRequest,
-};
+export const streamsGroupTopologyDescriptionUpdateRequestCodec: MessageCodec<StreamsGroupTopologyDescriptionUpdateRequest> =
+  {
+    name: 'StreamsGroupTopologyDescriptionUpdateRequest',
+    kind: 'request',
+    apiKey: 93,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createStreamsGroupTopologyDescriptionUpdateRequest,
+    decode: decodeStreamsGroupTopologyDescriptionUpdateRequest,
+    encode: encodeStreamsGroupTopologyDescriptionUpdateRequest,
+  };

@@ -15,7 +15,9 @@ export interface StreamsGroupTopologyDescriptionUpdateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createStreamsGroupTopologyDescriptionUpdateResponse(fields: Partial<StreamsGroupTopologyDescriptionUpdateResponse> = {}): StreamsGroupTopologyDescriptionUpdateResponse {
+export function createStreamsGroupTopologyDescriptionUpdateResponse(
+  fields: Partial<StreamsGroupTopologyDescriptionUpdateResponse> = {},
+): StreamsGroupTopologyDescriptionUpdateResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,12 +26,23 @@ export function createStreamsGroupTopologyDescriptionUpdateResponse(fields: Part
   };
 }
 
-export function decodeStreamsGroupTopologyDescriptionUpdateResponse(reader: Reader, version: number): StreamsGroupTopologyDescriptionUpdateResponse {
+export function decodeStreamsGroupTopologyDescriptionUpdateResponse(
+  reader: Reader,
+  version: number,
+): StreamsGroupTopologyDescriptionUpdateResponse {
   reader.beginMessage('StreamsGroupTopologyDescriptionUpdateResponse', version, 0, 0);
-  const throttleTimeMs: number = reader.readInt32('StreamsGroupTopologyDescriptionUpdateResponse.throttleTimeMs');
-  const errorCode: number = reader.readInt16('StreamsGroupTopologyDescriptionUpdateResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('StreamsGroupTopologyDescriptionUpdateResponse.errorMessage');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('StreamsGroupTopologyDescriptionUpdateResponse');
+  const throttleTimeMs: number = reader.readInt32(
+    'StreamsGroupTopologyDescriptionUpdateResponse.throttleTimeMs',
+  );
+  const errorCode: number = reader.readInt16(
+    'StreamsGroupTopologyDescriptionUpdateResponse.errorCode',
+  );
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'StreamsGroupTopologyDescriptionUpdateResponse.errorMessage',
+  );
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'StreamsGroupTopologyDescriptionUpdateResponse',
+  );
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }
 
@@ -39,20 +52,30 @@ export function encodeStreamsGroupTopologyDescriptionUpdateResponse(
   version: number,
 ): void {
   writer.beginMessage('StreamsGroupTopologyDescriptionUpdateResponse', version, 0, 0);
-  writer.writeInt32(message.throttleTimeMs, 'StreamsGroupTopologyDescriptionUpdateResponse.throttleTimeMs');
+  writer.writeInt32(
+    message.throttleTimeMs,
+    'StreamsGroupTopologyDescriptionUpdateResponse.throttleTimeMs',
+  );
   writer.writeInt16(message.errorCode, 'StreamsGroupTopologyDescriptionUpdateResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'StreamsGroupTopologyDescriptionUpdateResponse.errorMessage');
-  writer.writeTags(message.unknownTags, 'StreamsGroupTopologyDescriptionUpdateResponse.unknownTags');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'StreamsGroupTopologyDescriptionUpdateResponse.errorMessage',
+  );
+  writer.writeTags(
+    message.unknownTags,
+    'StreamsGroupTopologyDescriptionUpdateResponse.unknownTags',
+  );
 }
 
-export const streamsGroupTopologyDescriptionUpdateResponseCodec: MessageCodec<StreamsGroupTopologyDescriptionUpdateResponse> = {
-  name: 'StreamsGroupTopologyDescriptionUpdateResponse',
-  kind: 'response',
-  apiKey: 93,
-  versionMin: 0,
-  versionMax: 0,
-  flexibleFrom: 0,
-  create: createStreamsGroupTopologyDescriptionUpdateResponse,
-  decode: decodeStreamsGroupTopologyDescriptionUpdateResponse,
-  encode: encodeStreamsGroupTopologyDescriptionUpdateResponse,
-};
+export const streamsGroupTopologyDescriptionUpdateResponseCodec: MessageCodec<StreamsGroupTopologyDescriptionUpdateResponse> =
+  {
+    name: 'StreamsGroupTopologyDescriptionUpdateResponse',
+    kind: 'response',
+    apiKey: 93,
+    versionMin: 0,
+    versionMax: 0,
+    flexibleFrom: 0,
+    create: createStreamsGroupTopologyDescriptionUpdateResponse,
+    decode: decodeStreamsGroupTopologyDescriptionUpdateResponse,
+    encode: encodeStreamsGroupTopologyDescriptionUpdateResponse,
+  };

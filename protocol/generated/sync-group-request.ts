@@ -35,16 +35,43 @@ export function createSyncGroupRequest(fields: Partial<SyncGroupRequest> = {}): 
 export function decodeSyncGroupRequest(reader: Reader, version: number): SyncGroupRequest {
   reader.beginMessage('SyncGroupRequest', version, 0, 5);
   const flexible = version >= 4;
-  const groupId: string = (flexible ? reader.readCompactString('SyncGroupRequest.groupId') : reader.readString('SyncGroupRequest.groupId'));
+  const groupId: string = flexible
+    ? reader.readCompactString('SyncGroupRequest.groupId')
+    : reader.readString('SyncGroupRequest.groupId');
   const generationId: number = reader.readInt32('SyncGroupRequest.generationId');
-  const memberId: string = (flexible ? reader.readCompactString('SyncGroupRequest.memberId') : reader.readString('SyncGroupRequest.memberId'));
-  const groupInstanceId: string | null = version >= 3 ? (flexible ? reader.readCompactNullableString('SyncGroupRequest.groupInstanceId') : reader.readNullableString('SyncGroupRequest.groupInstanceId')) : null;
-  const protocolType: string | null = version >= 5 ? reader.readCompactNullableString('SyncGroupRequest.protocolType') : null;
-  const protocolName: string | null = version >= 5 ? reader.readCompactNullableString('SyncGroupRequest.protocolName') : null;
+  const memberId: string = flexible
+    ? reader.readCompactString('SyncGroupRequest.memberId')
+    : reader.readString('SyncGroupRequest.memberId');
+  const groupInstanceId: string | null =
+    version >= 3
+      ? flexible
+        ? reader.readCompactNullableString('SyncGroupRequest.groupInstanceId')
+        : reader.readNullableString('SyncGroupRequest.groupInstanceId')
+      : null;
+  const protocolType: string | null =
+    version >= 5 ? reader.readCompactNullableString('SyncGroupRequest.protocolType') : null;
+  const protocolName: string | null =
+    version >= 5 ? reader.readCompactNullableString('SyncGroupRequest.protocolName') : null;
+  const assignmentsCount = flexible
+    ? reader.readCompactArrayLength(3, 'SyncGroupRequest.assignments')
+    : reader.readArrayLength(3, 'SyncGroupRequest.assignments');
   const assignments: SyncGroupRequestAssignment[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'SyncGroupRequest.assignments') : reader.readArrayLength(3, 'SyncGroupRequest.assignments')); count > 0; count--) assignments.push(decodeSyncGroupRequestAssignment(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('SyncGroupRequest') : undefined;
-  return { groupId, generationId, memberId, groupInstanceId, protocolType, protocolName, assignments, unknownTags };
+  for (let left = assignmentsCount; left > 0; left--) {
+    assignments.push(decodeSyncGroupRequestAssignment(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('SyncGroupRequest')
+    : undefined;
+  return {
+    groupId,
+    generationId,
+    memberId,
+    groupInstanceId,
+    protocolType,
+    protocolName,
+    assignments,
+    unknownTags,
+  };
 }
 
 export function encodeSyncGroupRequest(
@@ -54,11 +81,20 @@ export function encodeSyncGroupRequest(
 ): void {
   writer.beginMessage('SyncGroupRequest', version, 0, 5);
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.groupId, 'SyncGroupRequest.groupId') : writer.writeString(message.groupId, 'SyncGroupRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.groupId, 'SyncGroupRequest.groupId')
+    : writer.writeString(message.groupId, 'SyncGroupRequest.groupId');
   writer.writeInt32(message.generationId, 'SyncGroupRequest.generationId');
-  (flexible ? writer.writeCompactString(message.memberId, 'SyncGroupRequest.memberId') : writer.writeString(message.memberId, 'SyncGroupRequest.memberId'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'SyncGroupRequest.memberId')
+    : writer.writeString(message.memberId, 'SyncGroupRequest.memberId');
   if (version >= 3) {
-    (flexible ? writer.writeCompactNullableString(message.groupInstanceId, 'SyncGroupRequest.groupInstanceId') : writer.writeNullableString(message.groupInstanceId, 'SyncGroupRequest.groupInstanceId'));
+    flexible
+      ? writer.writeCompactNullableString(
+          message.groupInstanceId,
+          'SyncGroupRequest.groupInstanceId',
+        )
+      : writer.writeNullableString(message.groupInstanceId, 'SyncGroupRequest.groupInstanceId');
   } else if (message.groupInstanceId !== null) {
     throw writer.unsupportedField('SyncGroupRequest.groupInstanceId');
   }
@@ -68,7 +104,9 @@ export function encodeSyncGroupRequest(
   if (version >= 5) {
     writer.writeCompactNullableString(message.protocolName, 'SyncGroupRequest.protocolName');
   }
-  (flexible ? writer.writeCompactArrayLength(message.assignments, 'SyncGroupRequest.assignments') : writer.writeArrayLength(message.assignments, 'SyncGroupRequest.assignments'));
+  flexible
+    ? writer.writeCompactArrayLength(message.assignments, 'SyncGroupRequest.assignments')
+    : writer.writeArrayLength(message.assignments, 'SyncGroupRequest.assignments');
   for (const item of message.assignments) encodeSyncGroupRequestAssignment(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'SyncGroupRequest.unknownTags');
@@ -84,7 +122,9 @@ export interface SyncGroupRequestAssignment {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSyncGroupRequestAssignment(fields: Partial<SyncGroupRequestAssignment> = {}): SyncGroupRequestAssignment {
+export function createSyncGroupRequestAssignment(
+  fields: Partial<SyncGroupRequestAssignment> = {},
+): SyncGroupRequestAssignment {
   return {
     memberId: fields.memberId ?? '',
     assignment: fields.assignment ?? emptyBytes,
@@ -92,11 +132,20 @@ export function createSyncGroupRequestAssignment(fields: Partial<SyncGroupReques
   };
 }
 
-export function decodeSyncGroupRequestAssignment(reader: Reader, version: number): SyncGroupRequestAssignment {
+export function decodeSyncGroupRequestAssignment(
+  reader: Reader,
+  version: number,
+): SyncGroupRequestAssignment {
   const flexible = version >= 4;
-  const memberId: string = (flexible ? reader.readCompactString('SyncGroupRequestAssignment.memberId') : reader.readString('SyncGroupRequestAssignment.memberId'));
-  const assignment: Buffer = (flexible ? reader.readCompactBytes('SyncGroupRequestAssignment.assignment') : reader.readBytes('SyncGroupRequestAssignment.assignment'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('SyncGroupRequestAssignment') : undefined;
+  const memberId: string = flexible
+    ? reader.readCompactString('SyncGroupRequestAssignment.memberId')
+    : reader.readString('SyncGroupRequestAssignment.memberId');
+  const assignment: Buffer = flexible
+    ? reader.readCompactBytes('SyncGroupRequestAssignment.assignment')
+    : reader.readBytes('SyncGroupRequestAssignment.assignment');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('SyncGroupRequestAssignment')
+    : undefined;
   return { memberId, assignment, unknownTags };
 }
 
@@ -106,8 +155,12 @@ export function encodeSyncGroupRequestAssignment(
   version: number,
 ): void {
   const flexible = version >= 4;
-  (flexible ? writer.writeCompactString(message.memberId, 'SyncGroupRequestAssignment.memberId') : writer.writeString(message.memberId, 'SyncGroupRequestAssignment.memberId'));
-  (flexible ? writer.writeCompactBytes(message.assignment, 'SyncGroupRequestAssignment.assignment') : writer.writeBytes(message.assignment, 'SyncGroupRequestAssignment.assignment'));
+  flexible
+    ? writer.writeCompactString(message.memberId, 'SyncGroupRequestAssignment.memberId')
+    : writer.writeString(message.memberId, 'SyncGroupRequestAssignment.memberId');
+  flexible
+    ? writer.writeCompactBytes(message.assignment, 'SyncGroupRequestAssignment.assignment')
+    : writer.writeBytes(message.assignment, 'SyncGroupRequestAssignment.assignment');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'SyncGroupRequestAssignment.unknownTags');
   } else {

@@ -17,7 +17,9 @@ export interface SyncGroupResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createSyncGroupResponse(fields: Partial<SyncGroupResponse> = {}): SyncGroupResponse {
+export function createSyncGroupResponse(
+  fields: Partial<SyncGroupResponse> = {},
+): SyncGroupResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -31,12 +33,19 @@ export function createSyncGroupResponse(fields: Partial<SyncGroupResponse> = {})
 export function decodeSyncGroupResponse(reader: Reader, version: number): SyncGroupResponse {
   reader.beginMessage('SyncGroupResponse', version, 0, 5);
   const flexible = version >= 4;
-  const throttleTimeMs: number = version >= 1 ? reader.readInt32('SyncGroupResponse.throttleTimeMs') : 0;
+  const throttleTimeMs: number =
+    version >= 1 ? reader.readInt32('SyncGroupResponse.throttleTimeMs') : 0;
   const errorCode: number = reader.readInt16('SyncGroupResponse.errorCode');
-  const protocolType: string | null = version >= 5 ? reader.readCompactNullableString('SyncGroupResponse.protocolType') : null;
-  const protocolName: string | null = version >= 5 ? reader.readCompactNullableString('SyncGroupResponse.protocolName') : null;
-  const assignment: Buffer = (flexible ? reader.readCompactBytes('SyncGroupResponse.assignment') : reader.readBytes('SyncGroupResponse.assignment'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('SyncGroupResponse') : undefined;
+  const protocolType: string | null =
+    version >= 5 ? reader.readCompactNullableString('SyncGroupResponse.protocolType') : null;
+  const protocolName: string | null =
+    version >= 5 ? reader.readCompactNullableString('SyncGroupResponse.protocolName') : null;
+  const assignment: Buffer = flexible
+    ? reader.readCompactBytes('SyncGroupResponse.assignment')
+    : reader.readBytes('SyncGroupResponse.assignment');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('SyncGroupResponse')
+    : undefined;
   return { throttleTimeMs, errorCode, protocolType, protocolName, assignment, unknownTags };
 }
 
@@ -57,7 +66,9 @@ export function encodeSyncGroupResponse(
   if (version >= 5) {
     writer.writeCompactNullableString(message.protocolName, 'SyncGroupResponse.protocolName');
   }
-  (flexible ? writer.writeCompactBytes(message.assignment, 'SyncGroupResponse.assignment') : writer.writeBytes(message.assignment, 'SyncGroupResponse.assignment'));
+  flexible
+    ? writer.writeCompactBytes(message.assignment, 'SyncGroupResponse.assignment')
+    : writer.writeBytes(message.assignment, 'SyncGroupResponse.assignment');
   if (flexible) {
     writer.writeTags(message.unknownTags, 'SyncGroupResponse.unknownTags');
   } else {

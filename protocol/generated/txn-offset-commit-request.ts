@@ -21,7 +21,9 @@ export interface TxnOffsetCommitRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitRequest(fields: Partial<TxnOffsetCommitRequest> = {}): TxnOffsetCommitRequest {
+export function createTxnOffsetCommitRequest(
+  fields: Partial<TxnOffsetCommitRequest> = {},
+): TxnOffsetCommitRequest {
   return {
     transactionalId: fields.transactionalId ?? '',
     groupId: fields.groupId ?? '',
@@ -35,20 +37,49 @@ export function createTxnOffsetCommitRequest(fields: Partial<TxnOffsetCommitRequ
   };
 }
 
-export function decodeTxnOffsetCommitRequest(reader: Reader, version: number): TxnOffsetCommitRequest {
+export function decodeTxnOffsetCommitRequest(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitRequest {
   reader.beginMessage('TxnOffsetCommitRequest', version, 0, 6);
   const flexible = version >= 3;
-  const transactionalId: string = (flexible ? reader.readCompactString('TxnOffsetCommitRequest.transactionalId') : reader.readString('TxnOffsetCommitRequest.transactionalId'));
-  const groupId: string = (flexible ? reader.readCompactString('TxnOffsetCommitRequest.groupId') : reader.readString('TxnOffsetCommitRequest.groupId'));
+  const transactionalId: string = flexible
+    ? reader.readCompactString('TxnOffsetCommitRequest.transactionalId')
+    : reader.readString('TxnOffsetCommitRequest.transactionalId');
+  const groupId: string = flexible
+    ? reader.readCompactString('TxnOffsetCommitRequest.groupId')
+    : reader.readString('TxnOffsetCommitRequest.groupId');
   const producerId: bigint = reader.readInt64('TxnOffsetCommitRequest.producerId');
   const producerEpoch: number = reader.readInt16('TxnOffsetCommitRequest.producerEpoch');
-  const generationIdOrMemberEpoch: number = version >= 3 ? reader.readInt32('TxnOffsetCommitRequest.generationIdOrMemberEpoch') : -1;
-  const memberId: string = version >= 3 ? reader.readCompactString('TxnOffsetCommitRequest.memberId') : '';
-  const groupInstanceId: string | null = version >= 3 ? reader.readCompactNullableString('TxnOffsetCommitRequest.groupInstanceId') : null;
+  const generationIdOrMemberEpoch: number =
+    version >= 3 ? reader.readInt32('TxnOffsetCommitRequest.generationIdOrMemberEpoch') : -1;
+  const memberId: string =
+    version >= 3 ? reader.readCompactString('TxnOffsetCommitRequest.memberId') : '';
+  const groupInstanceId: string | null =
+    version >= 3
+      ? reader.readCompactNullableString('TxnOffsetCommitRequest.groupInstanceId')
+      : null;
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'TxnOffsetCommitRequest.topics')
+    : reader.readArrayLength(3, 'TxnOffsetCommitRequest.topics');
   const topics: TxnOffsetCommitRequestTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'TxnOffsetCommitRequest.topics') : reader.readArrayLength(3, 'TxnOffsetCommitRequest.topics')); count > 0; count--) topics.push(decodeTxnOffsetCommitRequestTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitRequest') : undefined;
-  return { transactionalId, groupId, producerId, producerEpoch, generationIdOrMemberEpoch, memberId, groupInstanceId, topics, unknownTags };
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTxnOffsetCommitRequestTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitRequest')
+    : undefined;
+  return {
+    transactionalId,
+    groupId,
+    producerId,
+    producerEpoch,
+    generationIdOrMemberEpoch,
+    memberId,
+    groupInstanceId,
+    topics,
+    unknownTags,
+  };
 }
 
 export function encodeTxnOffsetCommitRequest(
@@ -58,12 +89,19 @@ export function encodeTxnOffsetCommitRequest(
 ): void {
   writer.beginMessage('TxnOffsetCommitRequest', version, 0, 6);
   const flexible = version >= 3;
-  (flexible ? writer.writeCompactString(message.transactionalId, 'TxnOffsetCommitRequest.transactionalId') : writer.writeString(message.transactionalId, 'TxnOffsetCommitRequest.transactionalId'));
-  (flexible ? writer.writeCompactString(message.groupId, 'TxnOffsetCommitRequest.groupId') : writer.writeString(message.groupId, 'TxnOffsetCommitRequest.groupId'));
+  flexible
+    ? writer.writeCompactString(message.transactionalId, 'TxnOffsetCommitRequest.transactionalId')
+    : writer.writeString(message.transactionalId, 'TxnOffsetCommitRequest.transactionalId');
+  flexible
+    ? writer.writeCompactString(message.groupId, 'TxnOffsetCommitRequest.groupId')
+    : writer.writeString(message.groupId, 'TxnOffsetCommitRequest.groupId');
   writer.writeInt64(message.producerId, 'TxnOffsetCommitRequest.producerId');
   writer.writeInt16(message.producerEpoch, 'TxnOffsetCommitRequest.producerEpoch');
   if (version >= 3) {
-    writer.writeInt32(message.generationIdOrMemberEpoch, 'TxnOffsetCommitRequest.generationIdOrMemberEpoch');
+    writer.writeInt32(
+      message.generationIdOrMemberEpoch,
+      'TxnOffsetCommitRequest.generationIdOrMemberEpoch',
+    );
   } else if (message.generationIdOrMemberEpoch !== -1) {
     throw writer.unsupportedField('TxnOffsetCommitRequest.generationIdOrMemberEpoch');
   }
@@ -73,11 +111,16 @@ export function encodeTxnOffsetCommitRequest(
     throw writer.unsupportedField('TxnOffsetCommitRequest.memberId');
   }
   if (version >= 3) {
-    writer.writeCompactNullableString(message.groupInstanceId, 'TxnOffsetCommitRequest.groupInstanceId');
+    writer.writeCompactNullableString(
+      message.groupInstanceId,
+      'TxnOffsetCommitRequest.groupInstanceId',
+    );
   } else if (message.groupInstanceId !== null) {
     throw writer.unsupportedField('TxnOffsetCommitRequest.groupInstanceId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'TxnOffsetCommitRequest.topics') : writer.writeArrayLength(message.topics, 'TxnOffsetCommitRequest.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'TxnOffsetCommitRequest.topics')
+    : writer.writeArrayLength(message.topics, 'TxnOffsetCommitRequest.topics');
   for (const item of message.topics) encodeTxnOffsetCommitRequestTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TxnOffsetCommitRequest.unknownTags');
@@ -94,7 +137,9 @@ export interface TxnOffsetCommitRequestTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitRequestTopic(fields: Partial<TxnOffsetCommitRequestTopic> = {}): TxnOffsetCommitRequestTopic {
+export function createTxnOffsetCommitRequestTopic(
+  fields: Partial<TxnOffsetCommitRequestTopic> = {},
+): TxnOffsetCommitRequestTopic {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -103,13 +148,29 @@ export function createTxnOffsetCommitRequestTopic(fields: Partial<TxnOffsetCommi
   };
 }
 
-export function decodeTxnOffsetCommitRequestTopic(reader: Reader, version: number): TxnOffsetCommitRequestTopic {
+export function decodeTxnOffsetCommitRequestTopic(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitRequestTopic {
   const flexible = version >= 3;
-  const name: string = version <= 5 ? (flexible ? reader.readCompactString('TxnOffsetCommitRequestTopic.name') : reader.readString('TxnOffsetCommitRequestTopic.name')) : '';
-  const topicId: string = version >= 6 ? reader.readUuid('TxnOffsetCommitRequestTopic.topicId') : zeroUuid;
+  const name: string =
+    version <= 5
+      ? flexible
+        ? reader.readCompactString('TxnOffsetCommitRequestTopic.name')
+        : reader.readString('TxnOffsetCommitRequestTopic.name')
+      : '';
+  const topicId: string =
+    version >= 6 ? reader.readUuid('TxnOffsetCommitRequestTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(14, 'TxnOffsetCommitRequestTopic.partitions')
+    : reader.readArrayLength(14, 'TxnOffsetCommitRequestTopic.partitions');
   const partitions: TxnOffsetCommitRequestPartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(14, 'TxnOffsetCommitRequestTopic.partitions') : reader.readArrayLength(14, 'TxnOffsetCommitRequestTopic.partitions')); count > 0; count--) partitions.push(decodeTxnOffsetCommitRequestPartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitRequestTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeTxnOffsetCommitRequestPartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitRequestTopic')
+    : undefined;
   return { name, topicId, partitions, unknownTags };
 }
 
@@ -120,13 +181,18 @@ export function encodeTxnOffsetCommitRequestTopic(
 ): void {
   const flexible = version >= 3;
   if (version <= 5) {
-    (flexible ? writer.writeCompactString(message.name, 'TxnOffsetCommitRequestTopic.name') : writer.writeString(message.name, 'TxnOffsetCommitRequestTopic.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'TxnOffsetCommitRequestTopic.name')
+      : writer.writeString(message.name, 'TxnOffsetCommitRequestTopic.name');
   }
   if (version >= 6) {
     writer.writeUuid(message.topicId, 'TxnOffsetCommitRequestTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TxnOffsetCommitRequestTopic.partitions') : writer.writeArrayLength(message.partitions, 'TxnOffsetCommitRequestTopic.partitions'));
-  for (const item of message.partitions) encodeTxnOffsetCommitRequestPartition(writer, item, version);
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TxnOffsetCommitRequestTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'TxnOffsetCommitRequestTopic.partitions');
+  for (const item of message.partitions)
+    encodeTxnOffsetCommitRequestPartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TxnOffsetCommitRequestTopic.unknownTags');
   } else {
@@ -143,7 +209,9 @@ export interface TxnOffsetCommitRequestPartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitRequestPartition(fields: Partial<TxnOffsetCommitRequestPartition> = {}): TxnOffsetCommitRequestPartition {
+export function createTxnOffsetCommitRequestPartition(
+  fields: Partial<TxnOffsetCommitRequestPartition> = {},
+): TxnOffsetCommitRequestPartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     committedOffset: fields.committedOffset ?? 0n,
@@ -153,13 +221,23 @@ export function createTxnOffsetCommitRequestPartition(fields: Partial<TxnOffsetC
   };
 }
 
-export function decodeTxnOffsetCommitRequestPartition(reader: Reader, version: number): TxnOffsetCommitRequestPartition {
+export function decodeTxnOffsetCommitRequestPartition(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitRequestPartition {
   const flexible = version >= 3;
   const partitionIndex: number = reader.readInt32('TxnOffsetCommitRequestPartition.partitionIndex');
-  const committedOffset: bigint = reader.readInt64('TxnOffsetCommitRequestPartition.committedOffset');
-  const committedLeaderEpoch: number = version >= 2 ? reader.readInt32('TxnOffsetCommitRequestPartition.committedLeaderEpoch') : -1;
-  const committedMetadata: string | null = (flexible ? reader.readCompactNullableString('TxnOffsetCommitRequestPartition.committedMetadata') : reader.readNullableString('TxnOffsetCommitRequestPartition.committedMetadata'));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitRequestPartition') : undefined;
+  const committedOffset: bigint = reader.readInt64(
+    'TxnOffsetCommitRequestPartition.committedOffset',
+  );
+  const committedLeaderEpoch: number =
+    version >= 2 ? reader.readInt32('TxnOffsetCommitRequestPartition.committedLeaderEpoch') : -1;
+  const committedMetadata: string | null = flexible
+    ? reader.readCompactNullableString('TxnOffsetCommitRequestPartition.committedMetadata')
+    : reader.readNullableString('TxnOffsetCommitRequestPartition.committedMetadata');
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitRequestPartition')
+    : undefined;
   return { partitionIndex, committedOffset, committedLeaderEpoch, committedMetadata, unknownTags };
 }
 
@@ -172,9 +250,20 @@ export function encodeTxnOffsetCommitRequestPartition(
   writer.writeInt32(message.partitionIndex, 'TxnOffsetCommitRequestPartition.partitionIndex');
   writer.writeInt64(message.committedOffset, 'TxnOffsetCommitRequestPartition.committedOffset');
   if (version >= 2) {
-    writer.writeInt32(message.committedLeaderEpoch, 'TxnOffsetCommitRequestPartition.committedLeaderEpoch');
+    writer.writeInt32(
+      message.committedLeaderEpoch,
+      'TxnOffsetCommitRequestPartition.committedLeaderEpoch',
+    );
   }
-  (flexible ? writer.writeCompactNullableString(message.committedMetadata, 'TxnOffsetCommitRequestPartition.committedMetadata') : writer.writeNullableString(message.committedMetadata, 'TxnOffsetCommitRequestPartition.committedMetadata'));
+  flexible
+    ? writer.writeCompactNullableString(
+        message.committedMetadata,
+        'TxnOffsetCommitRequestPartition.committedMetadata',
+      )
+    : writer.writeNullableString(
+        message.committedMetadata,
+        'TxnOffsetCommitRequestPartition.committedMetadata',
+      );
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TxnOffsetCommitRequestPartition.unknownTags');
   } else {

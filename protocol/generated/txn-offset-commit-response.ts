@@ -15,7 +15,9 @@ export interface TxnOffsetCommitResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitResponse(fields: Partial<TxnOffsetCommitResponse> = {}): TxnOffsetCommitResponse {
+export function createTxnOffsetCommitResponse(
+  fields: Partial<TxnOffsetCommitResponse> = {},
+): TxnOffsetCommitResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     topics: fields.topics ?? [],
@@ -23,13 +25,23 @@ export function createTxnOffsetCommitResponse(fields: Partial<TxnOffsetCommitRes
   };
 }
 
-export function decodeTxnOffsetCommitResponse(reader: Reader, version: number): TxnOffsetCommitResponse {
+export function decodeTxnOffsetCommitResponse(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitResponse {
   reader.beginMessage('TxnOffsetCommitResponse', version, 0, 6);
   const flexible = version >= 3;
   const throttleTimeMs: number = reader.readInt32('TxnOffsetCommitResponse.throttleTimeMs');
+  const topicsCount = flexible
+    ? reader.readCompactArrayLength(3, 'TxnOffsetCommitResponse.topics')
+    : reader.readArrayLength(3, 'TxnOffsetCommitResponse.topics');
   const topics: TxnOffsetCommitResponseTopic[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(3, 'TxnOffsetCommitResponse.topics') : reader.readArrayLength(3, 'TxnOffsetCommitResponse.topics')); count > 0; count--) topics.push(decodeTxnOffsetCommitResponseTopic(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitResponse') : undefined;
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTxnOffsetCommitResponseTopic(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitResponse')
+    : undefined;
   return { throttleTimeMs, topics, unknownTags };
 }
 
@@ -41,7 +53,9 @@ export function encodeTxnOffsetCommitResponse(
   writer.beginMessage('TxnOffsetCommitResponse', version, 0, 6);
   const flexible = version >= 3;
   writer.writeInt32(message.throttleTimeMs, 'TxnOffsetCommitResponse.throttleTimeMs');
-  (flexible ? writer.writeCompactArrayLength(message.topics, 'TxnOffsetCommitResponse.topics') : writer.writeArrayLength(message.topics, 'TxnOffsetCommitResponse.topics'));
+  flexible
+    ? writer.writeCompactArrayLength(message.topics, 'TxnOffsetCommitResponse.topics')
+    : writer.writeArrayLength(message.topics, 'TxnOffsetCommitResponse.topics');
   for (const item of message.topics) encodeTxnOffsetCommitResponseTopic(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TxnOffsetCommitResponse.unknownTags');
@@ -58,7 +72,9 @@ export interface TxnOffsetCommitResponseTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitResponseTopic(fields: Partial<TxnOffsetCommitResponseTopic> = {}): TxnOffsetCommitResponseTopic {
+export function createTxnOffsetCommitResponseTopic(
+  fields: Partial<TxnOffsetCommitResponseTopic> = {},
+): TxnOffsetCommitResponseTopic {
   return {
     name: fields.name ?? '',
     topicId: fields.topicId ?? zeroUuid,
@@ -67,13 +83,29 @@ export function createTxnOffsetCommitResponseTopic(fields: Partial<TxnOffsetComm
   };
 }
 
-export function decodeTxnOffsetCommitResponseTopic(reader: Reader, version: number): TxnOffsetCommitResponseTopic {
+export function decodeTxnOffsetCommitResponseTopic(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitResponseTopic {
   const flexible = version >= 3;
-  const name: string = version <= 5 ? (flexible ? reader.readCompactString('TxnOffsetCommitResponseTopic.name') : reader.readString('TxnOffsetCommitResponseTopic.name')) : '';
-  const topicId: string = version >= 6 ? reader.readUuid('TxnOffsetCommitResponseTopic.topicId') : zeroUuid;
+  const name: string =
+    version <= 5
+      ? flexible
+        ? reader.readCompactString('TxnOffsetCommitResponseTopic.name')
+        : reader.readString('TxnOffsetCommitResponseTopic.name')
+      : '';
+  const topicId: string =
+    version >= 6 ? reader.readUuid('TxnOffsetCommitResponseTopic.topicId') : zeroUuid;
+  const partitionsCount = flexible
+    ? reader.readCompactArrayLength(6, 'TxnOffsetCommitResponseTopic.partitions')
+    : reader.readArrayLength(6, 'TxnOffsetCommitResponseTopic.partitions');
   const partitions: TxnOffsetCommitResponsePartition[] = [];
-  for (let count = (flexible ? reader.readCompactArrayLength(6, 'TxnOffsetCommitResponseTopic.partitions') : reader.readArrayLength(6, 'TxnOffsetCommitResponseTopic.partitions')); count > 0; count--) partitions.push(decodeTxnOffsetCommitResponsePartition(reader, version));
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitResponseTopic') : undefined;
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeTxnOffsetCommitResponsePartition(reader, version));
+  }
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitResponseTopic')
+    : undefined;
   return { name, topicId, partitions, unknownTags };
 }
 
@@ -84,13 +116,18 @@ export function encodeTxnOffsetCommitResponseTopic(
 ): void {
   const flexible = version >= 3;
   if (version <= 5) {
-    (flexible ? writer.writeCompactString(message.name, 'TxnOffsetCommitResponseTopic.name') : writer.writeString(message.name, 'TxnOffsetCommitResponseTopic.name'));
+    flexible
+      ? writer.writeCompactString(message.name, 'TxnOffsetCommitResponseTopic.name')
+      : writer.writeString(message.name, 'TxnOffsetCommitResponseTopic.name');
   }
   if (version >= 6) {
     writer.writeUuid(message.topicId, 'TxnOffsetCommitResponseTopic.topicId');
   }
-  (flexible ? writer.writeCompactArrayLength(message.partitions, 'TxnOffsetCommitResponseTopic.partitions') : writer.writeArrayLength(message.partitions, 'TxnOffsetCommitResponseTopic.partitions'));
-  for (const item of message.partitions) encodeTxnOffsetCommitResponsePartition(writer, item, version);
+  flexible
+    ? writer.writeCompactArrayLength(message.partitions, 'TxnOffsetCommitResponseTopic.partitions')
+    : writer.writeArrayLength(message.partitions, 'TxnOffsetCommitResponseTopic.partitions');
+  for (const item of message.partitions)
+    encodeTxnOffsetCommitResponsePartition(writer, item, version);
   if (flexible) {
     writer.writeTags(message.unknownTags, 'TxnOffsetCommitResponseTopic.unknownTags');
   } else {
@@ -105,7 +142,9 @@ export interface TxnOffsetCommitResponsePartition {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createTxnOffsetCommitResponsePartition(fields: Partial<TxnOffsetCommitResponsePartition> = {}): TxnOffsetCommitResponsePartition {
+export function createTxnOffsetCommitResponsePartition(
+  fields: Partial<TxnOffsetCommitResponsePartition> = {},
+): TxnOffsetCommitResponsePartition {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -113,11 +152,18 @@ export function createTxnOffsetCommitResponsePartition(fields: Partial<TxnOffset
   };
 }
 
-export function decodeTxnOffsetCommitResponsePartition(reader: Reader, version: number): TxnOffsetCommitResponsePartition {
+export function decodeTxnOffsetCommitResponsePartition(
+  reader: Reader,
+  version: number,
+): TxnOffsetCommitResponsePartition {
   const flexible = version >= 3;
-  const partitionIndex: number = reader.readInt32('TxnOffsetCommitResponsePartition.partitionIndex');
+  const partitionIndex: number = reader.readInt32(
+    'TxnOffsetCommitResponsePartition.partitionIndex',
+  );
   const errorCode: number = reader.readInt16('TxnOffsetCommitResponsePartition.errorCode');
-  const unknownTags: RawTag[] | undefined = flexible ? reader.readUnknownTags('TxnOffsetCommitResponsePartition') : undefined;
+  const unknownTags: RawTag[] | undefined = flexible
+    ? reader.readUnknownTags('TxnOffsetCommitResponsePartition')
+    : undefined;
   return { partitionIndex, errorCode, unknownTags };
 }
 

@@ -13,14 +13,19 @@ export interface UnregisterBrokerRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUnregisterBrokerRequest(fields: Partial<UnregisterBrokerRequest> = {}): UnregisterBrokerRequest {
+export function createUnregisterBrokerRequest(
+  fields: Partial<UnregisterBrokerRequest> = {},
+): UnregisterBrokerRequest {
   return {
     brokerId: fields.brokerId ?? 0,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeUnregisterBrokerRequest(reader: Reader, version: number): UnregisterBrokerRequest {
+export function decodeUnregisterBrokerRequest(
+  reader: Reader,
+  version: number,
+): UnregisterBrokerRequest {
   reader.beginMessage('UnregisterBrokerRequest', version, 0, 0);
   const brokerId: number = reader.readInt32('UnregisterBrokerRequest.brokerId');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UnregisterBrokerRequest');

@@ -15,7 +15,9 @@ export interface UnregisterBrokerResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUnregisterBrokerResponse(fields: Partial<UnregisterBrokerResponse> = {}): UnregisterBrokerResponse {
+export function createUnregisterBrokerResponse(
+  fields: Partial<UnregisterBrokerResponse> = {},
+): UnregisterBrokerResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,11 +26,16 @@ export function createUnregisterBrokerResponse(fields: Partial<UnregisterBrokerR
   };
 }
 
-export function decodeUnregisterBrokerResponse(reader: Reader, version: number): UnregisterBrokerResponse {
+export function decodeUnregisterBrokerResponse(
+  reader: Reader,
+  version: number,
+): UnregisterBrokerResponse {
   reader.beginMessage('UnregisterBrokerResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('UnregisterBrokerResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('UnregisterBrokerResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('UnregisterBrokerResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'UnregisterBrokerResponse.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UnregisterBrokerResponse');
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }

@@ -13,14 +13,19 @@ export interface UnregisterControllerRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUnregisterControllerRequest(fields: Partial<UnregisterControllerRequest> = {}): UnregisterControllerRequest {
+export function createUnregisterControllerRequest(
+  fields: Partial<UnregisterControllerRequest> = {},
+): UnregisterControllerRequest {
   return {
     controllerId: fields.controllerId ?? 0,
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeUnregisterControllerRequest(reader: Reader, version: number): UnregisterControllerRequest {
+export function decodeUnregisterControllerRequest(
+  reader: Reader,
+  version: number,
+): UnregisterControllerRequest {
   reader.beginMessage('UnregisterControllerRequest', version, 0, 0);
   const controllerId: number = reader.readInt32('UnregisterControllerRequest.controllerId');
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UnregisterControllerRequest');

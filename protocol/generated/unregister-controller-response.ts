@@ -15,7 +15,9 @@ export interface UnregisterControllerResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUnregisterControllerResponse(fields: Partial<UnregisterControllerResponse> = {}): UnregisterControllerResponse {
+export function createUnregisterControllerResponse(
+  fields: Partial<UnregisterControllerResponse> = {},
+): UnregisterControllerResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,11 +26,16 @@ export function createUnregisterControllerResponse(fields: Partial<UnregisterCon
   };
 }
 
-export function decodeUnregisterControllerResponse(reader: Reader, version: number): UnregisterControllerResponse {
+export function decodeUnregisterControllerResponse(
+  reader: Reader,
+  version: number,
+): UnregisterControllerResponse {
   reader.beginMessage('UnregisterControllerResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('UnregisterControllerResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('UnregisterControllerResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('UnregisterControllerResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'UnregisterControllerResponse.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UnregisterControllerResponse');
   return { throttleTimeMs, errorCode, errorMessage, unknownTags };
 }
@@ -41,7 +48,10 @@ export function encodeUnregisterControllerResponse(
   writer.beginMessage('UnregisterControllerResponse', version, 0, 0);
   writer.writeInt32(message.throttleTimeMs, 'UnregisterControllerResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'UnregisterControllerResponse.errorCode');
-  writer.writeCompactNullableString(message.errorMessage, 'UnregisterControllerResponse.errorMessage');
+  writer.writeCompactNullableString(
+    message.errorMessage,
+    'UnregisterControllerResponse.errorMessage',
+  );
   writer.writeTags(message.unknownTags, 'UnregisterControllerResponse.unknownTags');
 }
 

@@ -15,7 +15,9 @@ export interface UpdateFeaturesRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUpdateFeaturesRequest(fields: Partial<UpdateFeaturesRequest> = {}): UpdateFeaturesRequest {
+export function createUpdateFeaturesRequest(
+  fields: Partial<UpdateFeaturesRequest> = {},
+): UpdateFeaturesRequest {
   return {
     timeoutMs: fields.timeoutMs ?? 60000,
     featureUpdates: fields.featureUpdates ?? [],
@@ -24,12 +26,22 @@ export function createUpdateFeaturesRequest(fields: Partial<UpdateFeaturesReques
   };
 }
 
-export function decodeUpdateFeaturesRequest(reader: Reader, version: number): UpdateFeaturesRequest {
+export function decodeUpdateFeaturesRequest(
+  reader: Reader,
+  version: number,
+): UpdateFeaturesRequest {
   reader.beginMessage('UpdateFeaturesRequest', version, 0, 2);
   const timeoutMs: number = reader.readInt32('UpdateFeaturesRequest.timeoutMs');
+  const featureUpdatesCount = reader.readCompactArrayLength(
+    5,
+    'UpdateFeaturesRequest.featureUpdates',
+  );
   const featureUpdates: FeatureUpdateKey[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'UpdateFeaturesRequest.featureUpdates'); count > 0; count--) featureUpdates.push(decodeFeatureUpdateKey(reader, version));
-  const validateOnly: boolean = version >= 1 ? reader.readBoolean('UpdateFeaturesRequest.validateOnly') : false;
+  for (let left = featureUpdatesCount; left > 0; left--) {
+    featureUpdates.push(decodeFeatureUpdateKey(reader, version));
+  }
+  const validateOnly: boolean =
+    version >= 1 ? reader.readBoolean('UpdateFeaturesRequest.validateOnly') : false;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UpdateFeaturesRequest');
   return { timeoutMs, featureUpdates, validateOnly, unknownTags };
 }
@@ -73,7 +85,8 @@ export function createFeatureUpdateKey(fields: Partial<FeatureUpdateKey> = {}): 
 export function decodeFeatureUpdateKey(reader: Reader, version: number): FeatureUpdateKey {
   const feature: string = reader.readCompactString('FeatureUpdateKey.feature');
   const maxVersionLevel: number = reader.readInt16('FeatureUpdateKey.maxVersionLevel');
-  const allowDowngrade: boolean = version <= 0 ? reader.readBoolean('FeatureUpdateKey.allowDowngrade') : false;
+  const allowDowngrade: boolean =
+    version <= 0 ? reader.readBoolean('FeatureUpdateKey.allowDowngrade') : false;
   const upgradeType: number = version >= 1 ? reader.readInt8('FeatureUpdateKey.upgradeType') : 1;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('FeatureUpdateKey');
   return { feature, maxVersionLevel, allowDowngrade, upgradeType, unknownTags };

@@ -16,7 +16,9 @@ export interface UpdateFeaturesResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUpdateFeaturesResponse(fields: Partial<UpdateFeaturesResponse> = {}): UpdateFeaturesResponse {
+export function createUpdateFeaturesResponse(
+  fields: Partial<UpdateFeaturesResponse> = {},
+): UpdateFeaturesResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -26,13 +28,22 @@ export function createUpdateFeaturesResponse(fields: Partial<UpdateFeaturesRespo
   };
 }
 
-export function decodeUpdateFeaturesResponse(reader: Reader, version: number): UpdateFeaturesResponse {
+export function decodeUpdateFeaturesResponse(
+  reader: Reader,
+  version: number,
+): UpdateFeaturesResponse {
   reader.beginMessage('UpdateFeaturesResponse', version, 0, 2);
   const throttleTimeMs: number = reader.readInt32('UpdateFeaturesResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('UpdateFeaturesResponse.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('UpdateFeaturesResponse.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'UpdateFeaturesResponse.errorMessage',
+  );
+  const resultsCount =
+    version <= 1 ? reader.readCompactArrayLength(5, 'UpdateFeaturesResponse.results') : 0;
   const results: UpdatableFeatureResult[] = [];
-  for (let count = version <= 1 ? reader.readCompactArrayLength(5, 'UpdateFeaturesResponse.results') : 0; count > 0; count--) results.push(decodeUpdatableFeatureResult(reader, version));
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeUpdatableFeatureResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UpdateFeaturesResponse');
   return { throttleTimeMs, errorCode, errorMessage, results, unknownTags };
 }
@@ -61,7 +72,9 @@ export interface UpdatableFeatureResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUpdatableFeatureResult(fields: Partial<UpdatableFeatureResult> = {}): UpdatableFeatureResult {
+export function createUpdatableFeatureResult(
+  fields: Partial<UpdatableFeatureResult> = {},
+): UpdatableFeatureResult {
   return {
     feature: fields.feature ?? '',
     errorCode: fields.errorCode ?? 0,
@@ -70,10 +83,15 @@ export function createUpdatableFeatureResult(fields: Partial<UpdatableFeatureRes
   };
 }
 
-export function decodeUpdatableFeatureResult(reader: Reader, _version: number): UpdatableFeatureResult {
+export function decodeUpdatableFeatureResult(
+  reader: Reader,
+  _version: number,
+): UpdatableFeatureResult {
   const feature: string = reader.readCompactString('UpdatableFeatureResult.feature');
   const errorCode: number = reader.readInt16('UpdatableFeatureResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('UpdatableFeatureResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'UpdatableFeatureResult.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UpdatableFeatureResult');
   return { feature, errorCode, errorMessage, unknownTags };
 }

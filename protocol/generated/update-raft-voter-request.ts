@@ -19,7 +19,9 @@ export interface UpdateRaftVoterRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUpdateRaftVoterRequest(fields: Partial<UpdateRaftVoterRequest> = {}): UpdateRaftVoterRequest {
+export function createUpdateRaftVoterRequest(
+  fields: Partial<UpdateRaftVoterRequest> = {},
+): UpdateRaftVoterRequest {
   return {
     clusterId: fields.clusterId === undefined ? '' : fields.clusterId,
     currentLeaderEpoch: fields.currentLeaderEpoch ?? 0,
@@ -31,17 +33,33 @@ export function createUpdateRaftVoterRequest(fields: Partial<UpdateRaftVoterRequ
   };
 }
 
-export function decodeUpdateRaftVoterRequest(reader: Reader, version: number): UpdateRaftVoterRequest {
+export function decodeUpdateRaftVoterRequest(
+  reader: Reader,
+  version: number,
+): UpdateRaftVoterRequest {
   reader.beginMessage('UpdateRaftVoterRequest', version, 0, 0);
-  const clusterId: string | null = reader.readCompactNullableString('UpdateRaftVoterRequest.clusterId');
+  const clusterId: string | null = reader.readCompactNullableString(
+    'UpdateRaftVoterRequest.clusterId',
+  );
   const currentLeaderEpoch: number = reader.readInt32('UpdateRaftVoterRequest.currentLeaderEpoch');
   const voterId: number = reader.readInt32('UpdateRaftVoterRequest.voterId');
   const voterDirectoryId: string = reader.readUuid('UpdateRaftVoterRequest.voterDirectoryId');
+  const listenersCount = reader.readCompactArrayLength(5, 'UpdateRaftVoterRequest.listeners');
   const listeners: Listener[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'UpdateRaftVoterRequest.listeners'); count > 0; count--) listeners.push(decodeListener(reader, version));
+  for (let left = listenersCount; left > 0; left--) {
+    listeners.push(decodeListener(reader, version));
+  }
   const kRaftVersionFeature: KRaftVersionFeature = decodeKRaftVersionFeature(reader, version);
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('UpdateRaftVoterRequest');
-  return { clusterId, currentLeaderEpoch, voterId, voterDirectoryId, listeners, kRaftVersionFeature, unknownTags };
+  return {
+    clusterId,
+    currentLeaderEpoch,
+    voterId,
+    voterDirectoryId,
+    listeners,
+    kRaftVersionFeature,
+    unknownTags,
+  };
 }
 
 export function encodeUpdateRaftVoterRequest(
@@ -85,11 +103,7 @@ export function decodeListener(reader: Reader, _version: number): Listener {
   return { name, host, port, unknownTags };
 }
 
-export function encodeListener(
-  writer: Writer,
-  message: Listener,
-  _version: number,
-): void {
+export function encodeListener(writer: Writer, message: Listener, _version: number): void {
   writer.writeCompactString(message.name, 'Listener.name');
   writer.writeCompactString(message.host, 'Listener.host');
   writer.writeUint16(message.port, 'Listener.port');
@@ -103,7 +117,9 @@ export interface KRaftVersionFeature {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createKRaftVersionFeature(fields: Partial<KRaftVersionFeature> = {}): KRaftVersionFeature {
+export function createKRaftVersionFeature(
+  fields: Partial<KRaftVersionFeature> = {},
+): KRaftVersionFeature {
   return {
     minSupportedVersion: fields.minSupportedVersion ?? 0,
     maxSupportedVersion: fields.maxSupportedVersion ?? 0,

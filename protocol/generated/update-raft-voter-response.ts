@@ -15,7 +15,9 @@ export interface UpdateRaftVoterResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createUpdateRaftVoterResponse(fields: Partial<UpdateRaftVoterResponse> = {}): UpdateRaftVoterResponse {
+export function createUpdateRaftVoterResponse(
+  fields: Partial<UpdateRaftVoterResponse> = {},
+): UpdateRaftVoterResponse {
   return {
     throttleTimeMs: fields.throttleTimeMs ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -24,7 +26,10 @@ export function createUpdateRaftVoterResponse(fields: Partial<UpdateRaftVoterRes
   };
 }
 
-export function decodeUpdateRaftVoterResponse(reader: Reader, version: number): UpdateRaftVoterResponse {
+export function decodeUpdateRaftVoterResponse(
+  reader: Reader,
+  version: number,
+): UpdateRaftVoterResponse {
   reader.beginMessage('UpdateRaftVoterResponse', version, 0, 0);
   const throttleTimeMs: number = reader.readInt32('UpdateRaftVoterResponse.throttleTimeMs');
   const errorCode: number = reader.readInt16('UpdateRaftVoterResponse.errorCode');
@@ -53,7 +58,11 @@ export function encodeUpdateRaftVoterResponse(
   writer.writeInt32(message.throttleTimeMs, 'UpdateRaftVoterResponse.throttleTimeMs');
   writer.writeInt16(message.errorCode, 'UpdateRaftVoterResponse.errorCode');
   const hasCurrentLeader = !isDefaultCurrentLeader(message.currentLeader);
-  writer.writeTagCount((hasCurrentLeader ? 1 : 0), message.unknownTags, 'UpdateRaftVoterResponse.unknownTags');
+  writer.writeTagCount(
+    hasCurrentLeader ? 1 : 0,
+    message.unknownTags,
+    'UpdateRaftVoterResponse.unknownTags',
+  );
   let previous = -1;
   if (hasCurrentLeader) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);

@@ -29,17 +29,16 @@ export function decodeVoteRequest(reader: Reader, version: number): VoteRequest 
   reader.beginMessage('VoteRequest', version, 0, 2);
   const clusterId: string | null = reader.readCompactNullableString('VoteRequest.clusterId');
   const voterId: number = version >= 1 ? reader.readInt32('VoteRequest.voterId') : -1;
+  const topicsCount = reader.readCompactArrayLength(3, 'VoteRequest.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'VoteRequest.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('VoteRequest');
   return { clusterId, voterId, topics, unknownTags };
 }
 
-export function encodeVoteRequest(
-  writer: Writer,
-  message: VoteRequest,
-  version: number,
-): void {
+export function encodeVoteRequest(writer: Writer, message: VoteRequest, version: number): void {
   writer.beginMessage('VoteRequest', version, 0, 2);
   writer.writeCompactNullableString(message.clusterId, 'VoteRequest.clusterId');
   if (version >= 1) {
@@ -67,17 +66,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicName: string = reader.readCompactString('TopicData.topicName');
+  const partitionsCount = reader.readCompactArrayLength(25, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(25, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeCompactString(message.topicName, 'TopicData.topicName');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
@@ -115,20 +113,28 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const partitionIndex: number = reader.readInt32('PartitionData.partitionIndex');
   const replicaEpoch: number = reader.readInt32('PartitionData.replicaEpoch');
   const replicaId: number = reader.readInt32('PartitionData.replicaId');
-  const replicaDirectoryId: string = version >= 1 ? reader.readUuid('PartitionData.replicaDirectoryId') : zeroUuid;
-  const voterDirectoryId: string = version >= 1 ? reader.readUuid('PartitionData.voterDirectoryId') : zeroUuid;
+  const replicaDirectoryId: string =
+    version >= 1 ? reader.readUuid('PartitionData.replicaDirectoryId') : zeroUuid;
+  const voterDirectoryId: string =
+    version >= 1 ? reader.readUuid('PartitionData.voterDirectoryId') : zeroUuid;
   const lastOffsetEpoch: number = reader.readInt32('PartitionData.lastOffsetEpoch');
   const lastOffset: bigint = reader.readInt64('PartitionData.lastOffset');
   const preVote: boolean = version >= 2 ? reader.readBoolean('PartitionData.preVote') : false;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partitionIndex, replicaEpoch, replicaId, replicaDirectoryId, voterDirectoryId, lastOffsetEpoch, lastOffset, preVote, unknownTags };
+  return {
+    partitionIndex,
+    replicaEpoch,
+    replicaId,
+    replicaDirectoryId,
+    voterDirectoryId,
+    lastOffsetEpoch,
+    lastOffset,
+    preVote,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partitionIndex, 'PartitionData.partitionIndex');
   writer.writeInt32(message.replicaEpoch, 'PartitionData.replicaEpoch');
   writer.writeInt32(message.replicaId, 'PartitionData.replicaId');

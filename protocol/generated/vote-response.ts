@@ -27,8 +27,11 @@ export function createVoteResponse(fields: Partial<VoteResponse> = {}): VoteResp
 export function decodeVoteResponse(reader: Reader, version: number): VoteResponse {
   reader.beginMessage('VoteResponse', version, 0, 2);
   const errorCode: number = reader.readInt16('VoteResponse.errorCode');
+  const topicsCount = reader.readCompactArrayLength(3, 'VoteResponse.topics');
   const topics: TopicData[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'VoteResponse.topics'); count > 0; count--) topics.push(decodeTopicData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeTopicData(reader, version));
+  }
   let nodeEndpoints: NodeEndpoint[] = [];
   let unknownTags: RawTag[] | undefined;
   let tag = -1;
@@ -48,18 +51,16 @@ export function decodeVoteResponse(reader: Reader, version: number): VoteRespons
   return { errorCode, topics, nodeEndpoints, unknownTags };
 }
 
-export function encodeVoteResponse(
-  writer: Writer,
-  message: VoteResponse,
-  version: number,
-): void {
+export function encodeVoteResponse(writer: Writer, message: VoteResponse, version: number): void {
   writer.beginMessage('VoteResponse', version, 0, 2);
   writer.writeInt16(message.errorCode, 'VoteResponse.errorCode');
   writer.writeCompactArrayLength(message.topics, 'VoteResponse.topics');
   for (const item of message.topics) encodeTopicData(writer, item, version);
-  if (!(version >= 1) && message.nodeEndpoints.length !== 0) throw writer.unsupportedField('VoteResponse.nodeEndpoints');
+  if (version < 1 && message.nodeEndpoints.length !== 0) {
+    throw writer.unsupportedField('VoteResponse.nodeEndpoints');
+  }
   const hasNodeEndpoints = version >= 1 && message.nodeEndpoints.length !== 0;
-  writer.writeTagCount((hasNodeEndpoints ? 1 : 0), message.unknownTags, 'VoteResponse.unknownTags');
+  writer.writeTagCount(hasNodeEndpoints ? 1 : 0, message.unknownTags, 'VoteResponse.unknownTags');
   let previous = -1;
   if (hasNodeEndpoints) {
     writer.writeUnknownTags(message.unknownTags, previous, 0);
@@ -89,17 +90,16 @@ export function createTopicData(fields: Partial<TopicData> = {}): TopicData {
 
 export function decodeTopicData(reader: Reader, version: number): TopicData {
   const topicName: string = reader.readCompactString('TopicData.topicName');
+  const partitionsCount = reader.readCompactArrayLength(16, 'TopicData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(16, 'TopicData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('TopicData');
   return { topicName, partitions, unknownTags };
 }
 
-export function encodeTopicData(
-  writer: Writer,
-  message: TopicData,
-  version: number,
-): void {
+export function encodeTopicData(writer: Writer, message: TopicData, version: number): void {
   writer.writeCompactString(message.topicName, 'TopicData.topicName');
   writer.writeCompactArrayLength(message.partitions, 'TopicData.partitions');
   for (const item of message.partitions) encodePartitionData(writer, item, version);
@@ -175,11 +175,7 @@ export function decodeNodeEndpoint(reader: Reader, _version: number): NodeEndpoi
   return { nodeId, host, port, unknownTags };
 }
 
-export function encodeNodeEndpoint(
-  writer: Writer,
-  message: NodeEndpoint,
-  _version: number,
-): void {
+export function encodeNodeEndpoint(writer: Writer, message: NodeEndpoint, _version: number): void {
   writer.writeInt32(message.nodeId, 'NodeEndpoint.nodeId');
   writer.writeCompactString(message.host, 'NodeEndpoint.host');
   writer.writeUint16(message.port, 'NodeEndpoint.port');

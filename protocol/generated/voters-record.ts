@@ -26,17 +26,16 @@ export function createVotersRecord(fields: Partial<VotersRecord> = {}): VotersRe
 export function decodeVotersRecord(reader: Reader, version: number): VotersRecord {
   reader.beginMessage('VotersRecord', version, 0, 0);
   const versionValue: number = reader.readInt16('VotersRecord.version');
+  const votersCount = reader.readCompactArrayLength(27, 'VotersRecord.voters');
   const voters: Voter[] = [];
-  for (let count = reader.readCompactArrayLength(27, 'VotersRecord.voters'); count > 0; count--) voters.push(decodeVoter(reader, version));
+  for (let left = votersCount; left > 0; left--) {
+    voters.push(decodeVoter(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('VotersRecord');
   return { version: versionValue, voters, unknownTags };
 }
 
-export function encodeVotersRecord(
-  writer: Writer,
-  message: VotersRecord,
-  version: number,
-): void {
+export function encodeVotersRecord(writer: Writer, message: VotersRecord, version: number): void {
   writer.beginMessage('VotersRecord', version, 0, 0);
   writer.writeInt16(message.version, 'VotersRecord.version');
   writer.writeCompactArrayLength(message.voters, 'VotersRecord.voters');
@@ -66,18 +65,17 @@ export function createVoter(fields: Partial<Voter> = {}): Voter {
 export function decodeVoter(reader: Reader, version: number): Voter {
   const voterId: number = reader.readInt32('Voter.voterId');
   const voterDirectoryId: string = reader.readUuid('Voter.voterDirectoryId');
+  const endpointsCount = reader.readCompactArrayLength(5, 'Voter.endpoints');
   const endpoints: Endpoint[] = [];
-  for (let count = reader.readCompactArrayLength(5, 'Voter.endpoints'); count > 0; count--) endpoints.push(decodeEndpoint(reader, version));
+  for (let left = endpointsCount; left > 0; left--) {
+    endpoints.push(decodeEndpoint(reader, version));
+  }
   const kRaftVersionFeature: KRaftVersionFeature = decodeKRaftVersionFeature(reader, version);
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('Voter');
   return { voterId, voterDirectoryId, endpoints, kRaftVersionFeature, unknownTags };
 }
 
-export function encodeVoter(
-  writer: Writer,
-  message: Voter,
-  version: number,
-): void {
+export function encodeVoter(writer: Writer, message: Voter, version: number): void {
   writer.writeInt32(message.voterId, 'Voter.voterId');
   writer.writeUuid(message.voterDirectoryId, 'Voter.voterDirectoryId');
   writer.writeCompactArrayLength(message.endpoints, 'Voter.endpoints');
@@ -111,11 +109,7 @@ export function decodeEndpoint(reader: Reader, _version: number): Endpoint {
   return { name, host, port, unknownTags };
 }
 
-export function encodeEndpoint(
-  writer: Writer,
-  message: Endpoint,
-  _version: number,
-): void {
+export function encodeEndpoint(writer: Writer, message: Endpoint, _version: number): void {
   writer.writeCompactString(message.name, 'Endpoint.name');
   writer.writeCompactString(message.host, 'Endpoint.host');
   writer.writeUint16(message.port, 'Endpoint.port');
@@ -129,7 +123,9 @@ export interface KRaftVersionFeature {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createKRaftVersionFeature(fields: Partial<KRaftVersionFeature> = {}): KRaftVersionFeature {
+export function createKRaftVersionFeature(
+  fields: Partial<KRaftVersionFeature> = {},
+): KRaftVersionFeature {
   return {
     minSupportedVersion: fields.minSupportedVersion ?? 0,
     maxSupportedVersion: fields.maxSupportedVersion ?? 0,

@@ -15,7 +15,9 @@ export interface WriteShareGroupStateRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWriteShareGroupStateRequest(fields: Partial<WriteShareGroupStateRequest> = {}): WriteShareGroupStateRequest {
+export function createWriteShareGroupStateRequest(
+  fields: Partial<WriteShareGroupStateRequest> = {},
+): WriteShareGroupStateRequest {
   return {
     groupId: fields.groupId ?? '',
     topics: fields.topics ?? [],
@@ -23,11 +25,17 @@ export function createWriteShareGroupStateRequest(fields: Partial<WriteShareGrou
   };
 }
 
-export function decodeWriteShareGroupStateRequest(reader: Reader, version: number): WriteShareGroupStateRequest {
+export function decodeWriteShareGroupStateRequest(
+  reader: Reader,
+  version: number,
+): WriteShareGroupStateRequest {
   reader.beginMessage('WriteShareGroupStateRequest', version, 0, 1);
   const groupId: string = reader.readCompactString('WriteShareGroupStateRequest.groupId');
+  const topicsCount = reader.readCompactArrayLength(18, 'WriteShareGroupStateRequest.topics');
   const topics: WriteStateData[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'WriteShareGroupStateRequest.topics'); count > 0; count--) topics.push(decodeWriteStateData(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeWriteStateData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteShareGroupStateRequest');
   return { groupId, topics, unknownTags };
 }
@@ -61,8 +69,11 @@ export function createWriteStateData(fields: Partial<WriteStateData> = {}): Writ
 
 export function decodeWriteStateData(reader: Reader, version: number): WriteStateData {
   const topicId: string = reader.readUuid('WriteStateData.topicId');
+  const partitionsCount = reader.readCompactArrayLength(22, 'WriteStateData.partitions');
   const partitions: PartitionData[] = [];
-  for (let count = reader.readCompactArrayLength(22, 'WriteStateData.partitions'); count > 0; count--) partitions.push(decodePartitionData(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionData(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteStateData');
   return { topicId, partitions, unknownTags };
 }
@@ -106,18 +117,26 @@ export function decodePartitionData(reader: Reader, version: number): PartitionD
   const stateEpoch: number = reader.readInt32('PartitionData.stateEpoch');
   const leaderEpoch: number = reader.readInt32('PartitionData.leaderEpoch');
   const startOffset: bigint = reader.readInt64('PartitionData.startOffset');
-  const deliveryCompleteCount: number = version >= 1 ? reader.readInt32('PartitionData.deliveryCompleteCount') : -1;
+  const deliveryCompleteCount: number =
+    version >= 1 ? reader.readInt32('PartitionData.deliveryCompleteCount') : -1;
+  const stateBatchesCount = reader.readCompactArrayLength(20, 'PartitionData.stateBatches');
   const stateBatches: StateBatch[] = [];
-  for (let count = reader.readCompactArrayLength(20, 'PartitionData.stateBatches'); count > 0; count--) stateBatches.push(decodeStateBatch(reader, version));
+  for (let left = stateBatchesCount; left > 0; left--) {
+    stateBatches.push(decodeStateBatch(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionData');
-  return { partition, stateEpoch, leaderEpoch, startOffset, deliveryCompleteCount, stateBatches, unknownTags };
+  return {
+    partition,
+    stateEpoch,
+    leaderEpoch,
+    startOffset,
+    deliveryCompleteCount,
+    stateBatches,
+    unknownTags,
+  };
 }
 
-export function encodePartitionData(
-  writer: Writer,
-  message: PartitionData,
-  version: number,
-): void {
+export function encodePartitionData(writer: Writer, message: PartitionData, version: number): void {
   writer.writeInt32(message.partition, 'PartitionData.partition');
   writer.writeInt32(message.stateEpoch, 'PartitionData.stateEpoch');
   writer.writeInt32(message.leaderEpoch, 'PartitionData.leaderEpoch');
@@ -158,11 +177,7 @@ export function decodeStateBatch(reader: Reader, _version: number): StateBatch {
   return { firstOffset, lastOffset, deliveryState, deliveryCount, unknownTags };
 }
 
-export function encodeStateBatch(
-  writer: Writer,
-  message: StateBatch,
-  _version: number,
-): void {
+export function encodeStateBatch(writer: Writer, message: StateBatch, _version: number): void {
   writer.writeInt64(message.firstOffset, 'StateBatch.firstOffset');
   writer.writeInt64(message.lastOffset, 'StateBatch.lastOffset');
   writer.writeInt8(message.deliveryState, 'StateBatch.deliveryState');

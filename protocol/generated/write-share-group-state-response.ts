@@ -14,17 +14,25 @@ export interface WriteShareGroupStateResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWriteShareGroupStateResponse(fields: Partial<WriteShareGroupStateResponse> = {}): WriteShareGroupStateResponse {
+export function createWriteShareGroupStateResponse(
+  fields: Partial<WriteShareGroupStateResponse> = {},
+): WriteShareGroupStateResponse {
   return {
     results: fields.results ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeWriteShareGroupStateResponse(reader: Reader, version: number): WriteShareGroupStateResponse {
+export function decodeWriteShareGroupStateResponse(
+  reader: Reader,
+  version: number,
+): WriteShareGroupStateResponse {
   reader.beginMessage('WriteShareGroupStateResponse', version, 0, 1);
+  const resultsCount = reader.readCompactArrayLength(18, 'WriteShareGroupStateResponse.results');
   const results: WriteStateResult[] = [];
-  for (let count = reader.readCompactArrayLength(18, 'WriteShareGroupStateResponse.results'); count > 0; count--) results.push(decodeWriteStateResult(reader, version));
+  for (let left = resultsCount; left > 0; left--) {
+    results.push(decodeWriteStateResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteShareGroupStateResponse');
   return { results, unknownTags };
 }
@@ -57,8 +65,11 @@ export function createWriteStateResult(fields: Partial<WriteStateResult> = {}): 
 
 export function decodeWriteStateResult(reader: Reader, version: number): WriteStateResult {
   const topicId: string = reader.readUuid('WriteStateResult.topicId');
+  const partitionsCount = reader.readCompactArrayLength(8, 'WriteStateResult.partitions');
   const partitions: PartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(8, 'WriteStateResult.partitions'); count > 0; count--) partitions.push(decodePartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodePartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteStateResult');
   return { topicId, partitions, unknownTags };
 }
@@ -94,7 +105,9 @@ export function createPartitionResult(fields: Partial<PartitionResult> = {}): Pa
 export function decodePartitionResult(reader: Reader, _version: number): PartitionResult {
   const partition: number = reader.readInt32('PartitionResult.partition');
   const errorCode: number = reader.readInt16('PartitionResult.errorCode');
-  const errorMessage: string | null = reader.readCompactNullableString('PartitionResult.errorMessage');
+  const errorMessage: string | null = reader.readCompactNullableString(
+    'PartitionResult.errorMessage',
+  );
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('PartitionResult');
   return { partition, errorCode, errorMessage, unknownTags };
 }

@@ -13,17 +13,25 @@ export interface WriteTxnMarkersRequest {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWriteTxnMarkersRequest(fields: Partial<WriteTxnMarkersRequest> = {}): WriteTxnMarkersRequest {
+export function createWriteTxnMarkersRequest(
+  fields: Partial<WriteTxnMarkersRequest> = {},
+): WriteTxnMarkersRequest {
   return {
     markers: fields.markers ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeWriteTxnMarkersRequest(reader: Reader, version: number): WriteTxnMarkersRequest {
+export function decodeWriteTxnMarkersRequest(
+  reader: Reader,
+  version: number,
+): WriteTxnMarkersRequest {
   reader.beginMessage('WriteTxnMarkersRequest', version, 1, 2);
+  const markersCount = reader.readCompactArrayLength(17, 'WriteTxnMarkersRequest.markers');
   const markers: WritableTxnMarker[] = [];
-  for (let count = reader.readCompactArrayLength(17, 'WriteTxnMarkersRequest.markers'); count > 0; count--) markers.push(decodeWritableTxnMarker(reader, version));
+  for (let left = markersCount; left > 0; left--) {
+    markers.push(decodeWritableTxnMarker(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteTxnMarkersRequest');
   return { markers, unknownTags };
 }
@@ -50,7 +58,9 @@ export interface WritableTxnMarker {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWritableTxnMarker(fields: Partial<WritableTxnMarker> = {}): WritableTxnMarker {
+export function createWritableTxnMarker(
+  fields: Partial<WritableTxnMarker> = {},
+): WritableTxnMarker {
   return {
     producerId: fields.producerId ?? 0n,
     producerEpoch: fields.producerEpoch ?? 0,
@@ -66,12 +76,24 @@ export function decodeWritableTxnMarker(reader: Reader, version: number): Writab
   const producerId: bigint = reader.readInt64('WritableTxnMarker.producerId');
   const producerEpoch: number = reader.readInt16('WritableTxnMarker.producerEpoch');
   const transactionResult: boolean = reader.readBoolean('WritableTxnMarker.transactionResult');
+  const topicsCount = reader.readCompactArrayLength(3, 'WritableTxnMarker.topics');
   const topics: WritableTxnMarkerTopic[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'WritableTxnMarker.topics'); count > 0; count--) topics.push(decodeWritableTxnMarkerTopic(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeWritableTxnMarkerTopic(reader, version));
+  }
   const coordinatorEpoch: number = reader.readInt32('WritableTxnMarker.coordinatorEpoch');
-  const transactionVersion: number = version >= 2 ? reader.readInt8('WritableTxnMarker.transactionVersion') : 0;
+  const transactionVersion: number =
+    version >= 2 ? reader.readInt8('WritableTxnMarker.transactionVersion') : 0;
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WritableTxnMarker');
-  return { producerId, producerEpoch, transactionResult, topics, coordinatorEpoch, transactionVersion, unknownTags };
+  return {
+    producerId,
+    producerEpoch,
+    transactionResult,
+    topics,
+    coordinatorEpoch,
+    transactionVersion,
+    unknownTags,
+  };
 }
 
 export function encodeWritableTxnMarker(
@@ -98,7 +120,9 @@ export interface WritableTxnMarkerTopic {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWritableTxnMarkerTopic(fields: Partial<WritableTxnMarkerTopic> = {}): WritableTxnMarkerTopic {
+export function createWritableTxnMarkerTopic(
+  fields: Partial<WritableTxnMarkerTopic> = {},
+): WritableTxnMarkerTopic {
   return {
     name: fields.name ?? '',
     partitionIndexes: fields.partitionIndexes ?? [],
@@ -106,10 +130,19 @@ export function createWritableTxnMarkerTopic(fields: Partial<WritableTxnMarkerTo
   };
 }
 
-export function decodeWritableTxnMarkerTopic(reader: Reader, _version: number): WritableTxnMarkerTopic {
+export function decodeWritableTxnMarkerTopic(
+  reader: Reader,
+  _version: number,
+): WritableTxnMarkerTopic {
   const name: string = reader.readCompactString('WritableTxnMarkerTopic.name');
+  const partitionIndexesCount = reader.readCompactArrayLength(
+    4,
+    'WritableTxnMarkerTopic.partitionIndexes',
+  );
   const partitionIndexes: number[] = [];
-  for (let count = reader.readCompactArrayLength(4, 'WritableTxnMarkerTopic.partitionIndexes'); count > 0; count--) partitionIndexes.push(reader.readInt32('WritableTxnMarkerTopic.partitionIndexes'));
+  for (let left = partitionIndexesCount; left > 0; left--) {
+    partitionIndexes.push(reader.readInt32('WritableTxnMarkerTopic.partitionIndexes'));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WritableTxnMarkerTopic');
   return { name, partitionIndexes, unknownTags };
 }
@@ -120,8 +153,12 @@ export function encodeWritableTxnMarkerTopic(
   _version: number,
 ): void {
   writer.writeCompactString(message.name, 'WritableTxnMarkerTopic.name');
-  writer.writeCompactArrayLength(message.partitionIndexes, 'WritableTxnMarkerTopic.partitionIndexes');
-  for (const item of message.partitionIndexes) writer.writeInt32(item, 'WritableTxnMarkerTopic.partitionIndexes');
+  writer.writeCompactArrayLength(
+    message.partitionIndexes,
+    'WritableTxnMarkerTopic.partitionIndexes',
+  );
+  for (const item of message.partitionIndexes)
+    writer.writeInt32(item, 'WritableTxnMarkerTopic.partitionIndexes');
   writer.writeTags(message.unknownTags, 'WritableTxnMarkerTopic.unknownTags');
 }
 

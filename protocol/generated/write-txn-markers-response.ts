@@ -13,17 +13,25 @@ export interface WriteTxnMarkersResponse {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWriteTxnMarkersResponse(fields: Partial<WriteTxnMarkersResponse> = {}): WriteTxnMarkersResponse {
+export function createWriteTxnMarkersResponse(
+  fields: Partial<WriteTxnMarkersResponse> = {},
+): WriteTxnMarkersResponse {
   return {
     markers: fields.markers ?? [],
     unknownTags: fields.unknownTags,
   };
 }
 
-export function decodeWriteTxnMarkersResponse(reader: Reader, version: number): WriteTxnMarkersResponse {
+export function decodeWriteTxnMarkersResponse(
+  reader: Reader,
+  version: number,
+): WriteTxnMarkersResponse {
   reader.beginMessage('WriteTxnMarkersResponse', version, 1, 2);
+  const markersCount = reader.readCompactArrayLength(10, 'WriteTxnMarkersResponse.markers');
   const markers: WritableTxnMarkerResult[] = [];
-  for (let count = reader.readCompactArrayLength(10, 'WriteTxnMarkersResponse.markers'); count > 0; count--) markers.push(decodeWritableTxnMarkerResult(reader, version));
+  for (let left = markersCount; left > 0; left--) {
+    markers.push(decodeWritableTxnMarkerResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WriteTxnMarkersResponse');
   return { markers, unknownTags };
 }
@@ -46,7 +54,9 @@ export interface WritableTxnMarkerResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWritableTxnMarkerResult(fields: Partial<WritableTxnMarkerResult> = {}): WritableTxnMarkerResult {
+export function createWritableTxnMarkerResult(
+  fields: Partial<WritableTxnMarkerResult> = {},
+): WritableTxnMarkerResult {
   return {
     producerId: fields.producerId ?? 0n,
     topics: fields.topics ?? [],
@@ -54,10 +64,16 @@ export function createWritableTxnMarkerResult(fields: Partial<WritableTxnMarkerR
   };
 }
 
-export function decodeWritableTxnMarkerResult(reader: Reader, version: number): WritableTxnMarkerResult {
+export function decodeWritableTxnMarkerResult(
+  reader: Reader,
+  version: number,
+): WritableTxnMarkerResult {
   const producerId: bigint = reader.readInt64('WritableTxnMarkerResult.producerId');
+  const topicsCount = reader.readCompactArrayLength(3, 'WritableTxnMarkerResult.topics');
   const topics: WritableTxnMarkerTopicResult[] = [];
-  for (let count = reader.readCompactArrayLength(3, 'WritableTxnMarkerResult.topics'); count > 0; count--) topics.push(decodeWritableTxnMarkerTopicResult(reader, version));
+  for (let left = topicsCount; left > 0; left--) {
+    topics.push(decodeWritableTxnMarkerTopicResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WritableTxnMarkerResult');
   return { producerId, topics, unknownTags };
 }
@@ -80,7 +96,9 @@ export interface WritableTxnMarkerTopicResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWritableTxnMarkerTopicResult(fields: Partial<WritableTxnMarkerTopicResult> = {}): WritableTxnMarkerTopicResult {
+export function createWritableTxnMarkerTopicResult(
+  fields: Partial<WritableTxnMarkerTopicResult> = {},
+): WritableTxnMarkerTopicResult {
   return {
     name: fields.name ?? '',
     partitions: fields.partitions ?? [],
@@ -88,10 +106,19 @@ export function createWritableTxnMarkerTopicResult(fields: Partial<WritableTxnMa
   };
 }
 
-export function decodeWritableTxnMarkerTopicResult(reader: Reader, version: number): WritableTxnMarkerTopicResult {
+export function decodeWritableTxnMarkerTopicResult(
+  reader: Reader,
+  version: number,
+): WritableTxnMarkerTopicResult {
   const name: string = reader.readCompactString('WritableTxnMarkerTopicResult.name');
+  const partitionsCount = reader.readCompactArrayLength(
+    7,
+    'WritableTxnMarkerTopicResult.partitions',
+  );
   const partitions: WritableTxnMarkerPartitionResult[] = [];
-  for (let count = reader.readCompactArrayLength(7, 'WritableTxnMarkerTopicResult.partitions'); count > 0; count--) partitions.push(decodeWritableTxnMarkerPartitionResult(reader, version));
+  for (let left = partitionsCount; left > 0; left--) {
+    partitions.push(decodeWritableTxnMarkerPartitionResult(reader, version));
+  }
   const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WritableTxnMarkerTopicResult');
   return { name, partitions, unknownTags };
 }
@@ -103,7 +130,8 @@ export function encodeWritableTxnMarkerTopicResult(
 ): void {
   writer.writeCompactString(message.name, 'WritableTxnMarkerTopicResult.name');
   writer.writeCompactArrayLength(message.partitions, 'WritableTxnMarkerTopicResult.partitions');
-  for (const item of message.partitions) encodeWritableTxnMarkerPartitionResult(writer, item, version);
+  for (const item of message.partitions)
+    encodeWritableTxnMarkerPartitionResult(writer, item, version);
   writer.writeTags(message.unknownTags, 'WritableTxnMarkerTopicResult.unknownTags');
 }
 
@@ -114,7 +142,9 @@ export interface WritableTxnMarkerPartitionResult {
   unknownTags?: RawTag[] | undefined;
 }
 
-export function createWritableTxnMarkerPartitionResult(fields: Partial<WritableTxnMarkerPartitionResult> = {}): WritableTxnMarkerPartitionResult {
+export function createWritableTxnMarkerPartitionResult(
+  fields: Partial<WritableTxnMarkerPartitionResult> = {},
+): WritableTxnMarkerPartitionResult {
   return {
     partitionIndex: fields.partitionIndex ?? 0,
     errorCode: fields.errorCode ?? 0,
@@ -122,10 +152,17 @@ export function createWritableTxnMarkerPartitionResult(fields: Partial<WritableT
   };
 }
 
-export function decodeWritableTxnMarkerPartitionResult(reader: Reader, _version: number): WritableTxnMarkerPartitionResult {
-  const partitionIndex: number = reader.readInt32('WritableTxnMarkerPartitionResult.partitionIndex');
+export function decodeWritableTxnMarkerPartitionResult(
+  reader: Reader,
+  _version: number,
+): WritableTxnMarkerPartitionResult {
+  const partitionIndex: number = reader.readInt32(
+    'WritableTxnMarkerPartitionResult.partitionIndex',
+  );
   const errorCode: number = reader.readInt16('WritableTxnMarkerPartitionResult.errorCode');
-  const unknownTags: RawTag[] | undefined = reader.readUnknownTags('WritableTxnMarkerPartitionResult');
+  const unknownTags: RawTag[] | undefined = reader.readUnknownTags(
+    'WritableTxnMarkerPartitionResult',
+  );
   return { partitionIndex, errorCode, unknownTags };
 }
 
