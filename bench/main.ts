@@ -1,0 +1,28 @@
+// `npm run bench -- [NAME] [--json]`: runs one benchmark, or all. Owns the list of them.
+import { parseArgs } from 'node:util';
+import { benchGateway } from './gateway.ts';
+import { benchMirror } from './mirror.ts';
+import { type BenchResult, print } from './report.ts';
+
+const benches: Readonly<Record<string, () => Promise<BenchResult>>> = {
+  mirror: benchMirror,
+  gateway: benchGateway,
+};
+
+const { values, positionals } = parseArgs({
+  options: { json: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const names = positionals.length > 0 ? positionals : Object.keys(benches);
+for (const name of names) {
+  if (!Object.hasOwn(benches, name)) {
+    process.stderr.write(`no benchmark '${name}': there are ${Object.keys(benches).join(', ')}\n`);
+    process.exit(2);
+  }
+}
+for (const name of names) {
+  const bench = benches[name];
+  if (bench) print(await bench(), { json: values.json });
+}
+// Clusters and children are stopped by now; idle handles of helpers must not hold the process.
+process.exit(0);
