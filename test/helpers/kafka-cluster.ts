@@ -37,6 +37,8 @@ export interface KafkaClusterOptions {
   name?: string;
   /** `unreachable` names need `addressMap`; `reachable` tells clients the real ports. */
   advertise?: 'unreachable' | 'reachable';
+  /** Clients are told 127.0.0.1 and this port, for a relay in front of the only broker. */
+  advertisedPort?: number;
 }
 
 export interface KafkaBroker {
@@ -46,6 +48,8 @@ export interface KafkaBroker {
   readonly port: number;
   /** What clients are told, host:port. */
   readonly advertised: string;
+  /** The listener between brokers: tells its own real address, whatever clients are told. */
+  readonly internalPort: number;
 }
 
 interface BrokerSlot extends KafkaBroker {
@@ -247,13 +251,16 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
   const [controllerPort = 0] = ports;
   for (let id = 1; id <= count; id++) {
     const port = ports[2 * id - 1] ?? 0;
-    const isReachable = options.advertise === 'reachable';
-    const advertised = isReachable ? `127.0.0.1:${port}` : `${name}-${id}.${domain}:9092`;
+    const internalPort = ports[2 * id] ?? 0;
+    const isReachable = options.advertise === 'reachable' || options.advertisedPort !== undefined;
+    const told = `127.0.0.1:${options.advertisedPort ?? port}`;
+    const advertised = isReachable ? told : `${name}-${id}.${domain}:9092`;
     const slot: BrokerSlot = {
       id,
       host: '127.0.0.1',
       port,
       advertised,
+      internalPort,
       directory: path.join(directory, `broker-${id}`),
       process: undefined,
     };
@@ -262,7 +269,7 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
       id,
       brokersCount: count,
       clientPort: port,
-      internalPort: ports[2 * id] ?? 0,
+      internalPort,
       controllerPort,
       advertised,
       logDirectory: path.join(slot.directory, 'data'),
