@@ -7,6 +7,7 @@
 // Refuses to know what is run. The handles never keep our own process alive.
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { until } from './wait.ts';
 
@@ -37,10 +38,29 @@ export interface GuardedProcess {
   /** Resolves when the program is gone. */
   readonly exited: Promise<void>;
   signal(signal: NodeJS.Signals): void;
+  /** SIGSTOP; resolves when every thread stands still. */
+  pause(): Promise<void>;
+  resume(): void;
   /** SIGTERM, then SIGKILL when it takes longer than `graceMs`. */
   stop(graceMs?: number): Promise<void>;
   /** SIGKILL; resolves when the program is gone. */
   kill(): Promise<void>;
+}
+
+function hasOnlyStoppedThreads(pid: number): boolean {
+  const tasks = `/proc/${pid}/task`;
+  // Elsewhere than on Linux the signal has to be trusted.
+  if (!existsSync('/proc/self/task')) return true;
+  return readdirSync(tasks).every((thread) => {
+    const stat = readFileSync(`${tasks}/${thread}/stat`, 'utf8');
+    return stat.slice(stat.lastIndexOf(')') + 2).startsWith('T');
+  });
+}
+
+/** Stops a process as if the machine hung. The signal alone is not enough: threads run on a while. */
+export async function pauseProcess(pid: number): Promise<void> {
+  process.kill(pid, 'SIGSTOP');
+  await until(`stop of process ${pid}`, () => hasOnlyStoppedThreads(pid), { intervalMs: 2 });
 }
 
 function unrefStream(stream: unknown): void {
@@ -79,6 +99,15 @@ class ShellGuardedProcess implements GuardedProcess {
   signal(signal: NodeJS.Signals): void {
     if (!this.isRunning) throw new Error(`process ${this.pid} is gone; cannot send ${signal}`);
     process.kill(this.pid, signal);
+  }
+
+  async pause(): Promise<void> {
+    if (!this.isRunning) throw new Error(`process ${this.pid} is gone; cannot pause it`);
+    await pauseProcess(this.pid);
+  }
+
+  resume(): void {
+    this.signal('SIGCONT');
   }
 
   async stop(graceMs = 15_000): Promise<void> {

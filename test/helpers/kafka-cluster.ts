@@ -9,10 +9,11 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { isAlive } from './file-lock.ts';
 import { type GuardedProcess, startGuardedProcess } from './guarded-process.ts';
 import { classPath, defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
 import { type ClusterView, describeBrokers } from './kafka-probe.ts';
@@ -68,6 +69,18 @@ interface ClusterParts {
 
 /** Directories of clusters that were never stopped; removed when the test process ends. */
 const directoriesLeft = new Set<string>();
+const directoryPrefix = 'causeway-cluster-';
+
+/** Removes what killed test processes could not: directories whose owner's pid is gone. */
+async function sweepDeadDirectories(): Promise<void> {
+  for (const name of await readdir(os.tmpdir())) {
+    if (!name.startsWith(directoryPrefix)) continue;
+    const owner = Number(name.slice(directoryPrefix.length).split('-')[0]);
+    if (Number.isInteger(owner) && !isAlive(owner)) {
+      await rm(path.join(os.tmpdir(), name), { recursive: true, force: true, maxRetries: 3 });
+    }
+  }
+}
 
 process.on('exit', () => {
   for (const directory of directoriesLeft) {
@@ -171,12 +184,12 @@ export class KafkaCluster {
   }
 
   /** SIGSTOP: the broker hangs, connections stay open. */
-  pause(id = 1): void {
-    this.#running(id).signal('SIGSTOP');
+  pause(id = 1): Promise<void> {
+    return this.#running(id).pause();
   }
 
   resume(id = 1): void {
-    this.#running(id).signal('SIGCONT');
+    this.#running(id).resume();
   }
 
   /** Orderly stop of one broker; its data and ports stay reserved. */
@@ -239,7 +252,9 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
   const count = options.brokers ?? 1;
   const name = options.name ?? 'kafka';
   const jars = await kafkaJars(version);
-  const directory = await mkdtemp(path.join(os.tmpdir(), `causeway-${name}-`));
+  await sweepDeadDirectories();
+  const prefix = `${directoryPrefix}${process.pid}-${name}-`;
+  const directory = await mkdtemp(path.join(os.tmpdir(), prefix));
   directoriesLeft.add(directory);
   const logFile = path.join(directory, 'log4j.properties');
   await writeFile(logFile, logProperties);

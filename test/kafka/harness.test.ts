@@ -56,7 +56,7 @@ test('a killed broker comes back at the same port with its data', async () => {
 
 test('a paused broker is silent and goes on when resumed', async () => {
   const port = cluster.brokers[0]?.port ?? 0;
-  cluster.pause();
+  await cluster.pause();
   try {
     await assert.rejects(describeBrokers('127.0.0.1', port, 500), /no answer/);
   } finally {
