@@ -1,0 +1,246 @@
+// Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole of a mirror's
+// status, commands over topics of any link with a deadline, cancel, groups, status, state export.
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { MirrorCommand, MirrorCommandResult, MirrorStatus } from '../link/service.ts';
+import { scrubSecrets } from '../observe/scrub.ts';
+import { RequestError } from './errors.ts';
+import { waitForEvents } from './event-wait.ts';
+import { withSnakeCaseNames } from './json.ts';
+import { missingLink } from './present.ts';
+import { actorOf } from './request.ts';
+import { stateFilter } from './routes-mirrors.ts';
+import * as schemas from './schemas.ts';
+import { selectTopics } from './select-topics.ts';
+import type { AdminServices } from './services.ts';
+
+export interface OwnRouteOptions {
+  readonly services: AdminServices;
+  /** Fires when the server closes: long polls end. */
+  readonly closing: AbortSignal;
+}
+
+function checkLink(services: AdminServices, name: string): void {
+  const isKnown = services.links.listLinks().some((link) => link.record.name === name);
+  if (!isKnown) throw missingLink(name);
+}
+
+const eventRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, options) => {
+  const { services, closing } = options;
+  app.get(
+    '/events',
+    {
+      schema: {
+        summary: 'Events after an id, oldest first; waits for one when there is none yet',
+        operationId: 'listEvents',
+        querystring: schemas.eventsQuery,
+        response: schemas.answer(schemas.eventsData),
+      },
+    },
+    async (request) => {
+      const { since, wait_ms: waitMs, limit } = request.query;
+      const all = await waitForEvents(services.events, {
+        since,
+        waitMs,
+        signals: [closing, request.signal],
+      });
+      const shown = all.slice(0, limit);
+      return {
+        instance_id: services.instanceId,
+        last_id: shown.at(-1)?.id ?? since,
+        events: shown.map((event) => ({
+          id: event.id,
+          time_ms: event.timeMs,
+          level: event.level,
+          event: event.event,
+          message: scrubSecrets(event.message),
+          fields: event.fields,
+        })),
+      };
+    },
+  );
+};
+
+const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  app.get(
+    '/receipts/:id',
+    {
+      schema: {
+        summary: 'What a failover or promotion did',
+        operationId: 'getReceipt',
+        params: schemas.receiptParams,
+        response: schemas.answer(schemas.receiptData),
+      },
+    },
+    async (request) => {
+      const receipt = services.links.receipt(request.params.id);
+      if (receipt === undefined) {
+        throw new RequestError(404, 404, `There is no receipt ${request.params.id}.`);
+      }
+      const { kind: _, ...shown } = receipt;
+      return withSnakeCaseNames(shown);
+    },
+  );
+
+  app.get(
+    '/links/:link/groups',
+    {
+      schema: {
+        summary: 'Committed offsets of groups, here and at the source',
+        operationId: 'listGroups',
+        params: schemas.ownLinkParams,
+        response: schemas.answer(schemas.groupData),
+      },
+    },
+    async (request) => {
+      checkLink(services, request.params.link);
+      return { groups: withSnakeCaseNames(services.links.listGroups(request.params.link)) };
+    },
+  );
+
+  app.get(
+    '/status',
+    { schema: { summary: 'The service in one look', operationId: 'getStatus' } },
+    async () => {
+      const [status, ready] = await Promise.all([services.status(), services.health.ready()]);
+      const links = services.health.links();
+      const shown = withSnakeCaseNames(status) as object;
+      return { ...shown, healthy: ready.healthy && links.healthy, ready, links };
+    },
+  );
+
+  app.get(
+    '/state',
+    { schema: { summary: 'The state, for state import', operationId: 'exportState' } },
+    async (_request, reply) => {
+      const text = await services.exportState();
+      return reply.type('application/json').serializer(String).send(text);
+    },
+  );
+};
+
+const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  const { links } = services;
+  app.get(
+    '/mirrors',
+    {
+      schema: {
+        summary: 'Mirrors with all partitions, phases and blocking reasons',
+        operationId: 'listMirrors',
+        querystring: schemas.ownMirrorsQuery,
+      },
+    },
+    async (request) => {
+      const { link, status } = request.query;
+      if (link !== undefined) checkLink(services, link);
+      return { mirrors: withSnakeCaseNames(links.listMirrors(link).filter(stateFilter(status))) };
+    },
+  );
+
+  app.get(
+    '/mirrors/:topic',
+    {
+      schema: {
+        summary: 'One mirror',
+        operationId: 'getMirror',
+        params: schemas.ownTopicParams,
+        response: schemas.answer(schemas.ownMirrorData),
+      },
+    },
+    async (request) => withSnakeCaseNames(links.describeMirror(request.params.topic)),
+  );
+
+  app.delete(
+    '/mirrors/:topic',
+    {
+      schema: {
+        summary: 'End a mirror; its topic is deleted unless keep_topic is given',
+        operationId: 'deleteMirror',
+        params: schemas.ownTopicParams,
+        querystring: schemas.deleteTopicQuery,
+      },
+    },
+    async (request, reply) => {
+      const { keep_topic: keepTopic, validate_only: validateOnly } = request.query;
+      const options = { keepTopic, validateOnly, actor: actorOf(request) };
+      await links.deleteMirror(request.params.topic, options);
+      return reply.code(204).send();
+    },
+  );
+};
+
+function presentResult(result: MirrorCommandResult): object {
+  const rows = result.rows.map((row) => ({
+    topic: row.topic,
+    state: row.state,
+    error: row.error === null ? null : { code: row.error.code, message: row.error.message },
+    partitions: withSnakeCaseNames(row.partitions),
+  }));
+  if (result.receipt === null) return { rows, receipt: null };
+  const { kind: _, ...receipt } = result.receipt;
+  return { rows, receipt: withSnakeCaseNames(receipt) };
+}
+
+interface CommandBody {
+  topics?: string[];
+  link?: string | null;
+  all?: boolean;
+}
+
+/** With `all`, every mirror of the link that is not stopped yet; otherwise the topics named. */
+function commandTopics(services: AdminServices, body: CommandBody): string[] {
+  const link = body.link ?? undefined;
+  if (link !== undefined) checkLink(services, link);
+  if (body.all !== true) return selectTopics({ names: body.topics, pattern: null }, () => []);
+  if (link === undefined) throw new RequestError(400, 400, 'all: needs a link.');
+  if (body.topics !== undefined) throw new RequestError(400, 400, 'Give topics or all, not both.');
+  const isLeft = (mirror: MirrorStatus): boolean => mirror.state !== 'STOPPED';
+  return services.links
+    .listMirrors(link)
+    .filter(isLeft)
+    .map((mirror) => mirror.name);
+}
+
+const commands: readonly MirrorCommand[] = ['promote', 'failover', 'pause', 'resume', 'cancel'];
+
+const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  for (const command of commands) {
+    app.post(
+      `/mirrors::${command}`,
+      {
+        schema: {
+          summary: `${command} mirrors, by topic or all of a link`,
+          operationId: `${command}Mirrors`,
+          querystring: schemas.validateOnlyQuery,
+          body: schemas.commandBody,
+          response: schemas.answer(schemas.commandData),
+        },
+      },
+      async (request) => {
+        const { body } = request;
+        if (body.deadline_ms !== undefined && command !== 'promote') {
+          throw new RequestError(400, 400, 'deadline_ms: only promote has a deadline.');
+        }
+        const topics = commandTopics(services, body);
+        if (topics.length === 0) return { rows: [], receipt: null };
+        const result = await services.links.command({
+          command,
+          link: body.link ?? null,
+          topics,
+          validateOnly: request.query.validate_only,
+          actor: actorOf(request),
+          ...(body.deadline_ms === undefined ? {} : { deadlineMs: body.deadline_ms }),
+        });
+        return presentResult(result);
+      },
+    );
+  }
+};
+
+export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, options) => {
+  // Fastify would apply a prefix among the options once more.
+  const inner = { ...options, prefix: '' };
+  await app.register(eventRoutes, inner);
+  await app.register(readRoutes, inner);
+  await app.register(mirrorReadRoutes, inner);
+  await app.register(commandRoutes, inner);
+};

@@ -1,0 +1,113 @@
+// The admin HTTP server: puts routes, checks, errors and limits together and binds the port. Refuses to know
+// what links are. Invariant: every answer that is an error has the body `{error_code, message}`, whoever made
+// it, and bad input changes nothing (R18).
+import swagger from '@fastify/swagger';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { answerTo, type HttpAnswer } from './errors.ts';
+import { toJson } from './json.ts';
+import { healthRoutes } from './routes-health.ts';
+import { linkRoutes } from './routes-links.ts';
+import { mirrorRoutes } from './routes-mirrors.ts';
+import { ownRoutes } from './routes-own.ts';
+import type { AdminServices } from './services.ts';
+import { validatorCompiler } from './validation.ts';
+
+/** A list of 10,000 topics with the longest names fits. */
+const bodyBytesMax = 4 * 1024 * 1024;
+const requestTimeoutMs = 120_000;
+const connectionsMax = 256;
+
+export interface AdminServer {
+  /** As bound, for example `http://127.0.0.1:8082`. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {
+  if (answer.status === 503) reply.header('retry-after', '1');
+  return reply
+    .code(answer.status)
+    .type('application/json')
+    .serializer(String)
+    .send(toJson({ error_code: answer.errorCode, message: answer.message }));
+}
+
+function routeName(request: FastifyRequest): string {
+  return `${request.method} ${request.routeOptions.url ?? '(no route)'}`;
+}
+
+/** JSON only; an empty body counts as none, since some clients name a content type on every request. */
+function parseJsonOnly(app: FastifyInstance): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body.length === 0) done(null, undefined);
+    else void parse(request, body.toString(), done);
+  });
+}
+
+function handleErrors(app: FastifyInstance, services: AdminServices): void {
+  app.setErrorHandler((error, request, reply) =>
+    send(reply, answerTo(error, services.events, routeName(request))),
+  );
+  app.setNotFoundHandler((request, reply) => {
+    if (request.method === 'GET' && request.url === '/') {
+      const text = 'Causeway. The API is described at /openapi.json; metrics are at /metrics.\n';
+      return reply.code(404).type('text/plain').serializer(String).send(text);
+    }
+    return send(reply, { status: 404, errorCode: 404, message: 'HTTP 404 Not Found' });
+  });
+}
+
+const restPrefixes = ['/kafka/v3', '/v3'] as const;
+
+/** The server without a port: tests inject requests. */
+export async function createAdminApp(services: AdminServices): Promise<FastifyInstance> {
+  const closing = new AbortController();
+  const app = Fastify({
+    bodyLimit: bodyBytesMax,
+    requestTimeout: requestTimeoutMs,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 1000 },
+    frameworkErrors: (error, _request, reply) => {
+      // Before routing, so outside of the error handler.
+      send(reply, { status: error.statusCode ?? 400, errorCode: 400, message: error.message });
+    },
+  });
+  app.server.maxConnections = connectionsMax;
+  app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(() => (value) => toJson(value));
+  app.setReplySerializer((value) => toJson(value));
+  parseJsonOnly(app);
+  handleErrors(app, services);
+  app.addHook('preClose', async () => closing.abort());
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.0.3',
+      info: { title: 'Causeway admin API', version: '1' },
+    },
+  });
+  const typed = app.withTypeProvider<TypeBoxTypeProvider>();
+  for (const restPrefix of restPrefixes) {
+    const options = { services, restPrefix, hide: restPrefix !== restPrefixes[0] };
+    await typed.register(linkRoutes, { ...options, prefix: restPrefix });
+    await typed.register(mirrorRoutes, { ...options, prefix: restPrefix });
+  }
+  const own = { services, closing: closing.signal, prefix: '/causeway/v1' };
+  await typed.register(ownRoutes, own);
+  await typed.register(healthRoutes, { services });
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+  await app.ready();
+  return app;
+}
+
+export async function startAdminServer(
+  services: AdminServices,
+  options: { bind: string; port: number },
+): Promise<AdminServer> {
+  const app = await createAdminApp(services);
+  const url = await app.listen({ host: options.bind, port: options.port });
+  return { url, close: () => app.close() };
+}

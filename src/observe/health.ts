@@ -1,0 +1,129 @@
+// The three verdicts on health. Live: the event loop turns (the answer itself shows it). Ready: this proxy can
+// serve clients; it never depends on a source or link, or a disaster would take the proxies out of rotation.
+// Links: everything that should move does. Invariant (R15): nothing that has lag and stands still is healthy.
+import type { LinkService, LinkStatus, MirrorStatus } from '../link/service.ts';
+
+export interface HealthRow {
+  readonly name: string;
+  readonly healthy: boolean;
+  /** The cause when it is not healthy. */
+  readonly message: string | null;
+}
+
+export interface HealthReport {
+  readonly healthy: boolean;
+  readonly checks: readonly HealthRow[];
+}
+
+/** Resolves when all is well; rejects with the cause when not. */
+export interface ReadinessCheck {
+  readonly name: string;
+  check(): Promise<void> | void;
+}
+
+export interface HealthOptions {
+  readonly readiness: readonly ReadinessCheck[];
+  readonly links: Pick<LinkService, 'listLinks' | 'listMirrors'>;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+  /** A report younger than this is given again, so that probes cost the destination nothing. */
+  readonly cacheMs?: number;
+  /** A check that takes longer has failed. */
+  readonly checkTimeoutMs?: number;
+}
+
+const pausedStates = new Set(['PAUSED', 'LINK_PAUSED']);
+const brokenStates = new Set(['FAILED', 'LINK_FAILED', 'SOURCE_UNAVAILABLE']);
+
+function linkCauses(link: LinkStatus): string[] {
+  const causes: string[] = [];
+  if (link.linkState === 'UNAVAILABLE' || link.linkState === 'FAILED') {
+    const detail = link.linkErrorMessage ?? link.linkError;
+    causes.push(`link is ${link.linkState}: ${detail}`);
+  }
+  for (const task of link.tasks) {
+    if (task.state !== 'IN_ERROR') continue;
+    const detail = task.errors.map((error) => `${error.code} ${error.message}`).join(', ');
+    causes.push(`task ${task.name} is in error: ${detail}`);
+  }
+  return causes;
+}
+
+function mirrorCauses(mirror: MirrorStatus): string[] {
+  if (mirror.state === 'STOPPED' || pausedStates.has(mirror.state)) return [];
+  if (brokenStates.has(mirror.state)) {
+    const detail = mirror.error === null ? '' : `: ${mirror.error.code} ${mirror.error.message}`;
+    return [`mirror ${mirror.name} is ${mirror.state}${detail}`];
+  }
+  const stalled = mirror.partitions.filter((partition) => partition.isStalled);
+  const [first] = stalled;
+  if (first === undefined) return [];
+  const partitions = stalled.map((partition) => partition.partition).join(', ');
+  const cause = first.stallCause ?? 'no progress';
+  return [`mirror ${mirror.name} is STALLED in partition ${partitions}: ${cause}`];
+}
+
+const causesMax = 20;
+
+function linkRow(link: LinkStatus, mirrors: readonly MirrorStatus[]): HealthRow {
+  const causes = [...linkCauses(link), ...mirrors.flatMap(mirrorCauses)];
+  const more = causes.length > causesMax ? `; and ${causes.length - causesMax} more` : '';
+  return {
+    name: link.record.name,
+    healthy: causes.length === 0,
+    message: causes.length === 0 ? null : causes.slice(0, causesMax).join('; ') + more,
+  };
+}
+
+function report(checks: readonly HealthRow[]): HealthReport {
+  return { healthy: checks.every((check) => check.healthy), checks };
+}
+
+export class Health {
+  readonly #options: HealthOptions;
+  #readyReport: { report: Promise<HealthReport>; atMs: number } | undefined;
+
+  constructor(options: HealthOptions) {
+    this.#options = options;
+  }
+
+  async #check(readiness: ReadinessCheck): Promise<HealthRow> {
+    const timeoutMs = this.#options.checkTimeoutMs ?? 3000;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
+    });
+    try {
+      await Promise.race([Promise.resolve(readiness.check()), late]);
+      return { name: readiness.name, healthy: true, message: null };
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return { name: readiness.name, healthy: false, message };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  ready(): Promise<HealthReport> {
+    const { now, readiness, cacheMs = 1000 } = this.#options;
+    if (this.#readyReport === undefined || now() - this.#readyReport.atMs >= cacheMs) {
+      const checks = Promise.all(readiness.map((check) => this.#check(check)));
+      this.#readyReport = { report: checks.then(report), atMs: now() };
+    }
+    return this.#readyReport.report;
+  }
+
+  links(): HealthReport {
+    const mirrors = new Map<string, MirrorStatus[]>();
+    for (const mirror of this.#options.links.listMirrors()) {
+      const list = mirrors.get(mirror.link);
+      if (list === undefined) mirrors.set(mirror.link, [mirror]);
+      else list.push(mirror);
+    }
+    return report(
+      this.#options.links
+        .listLinks()
+        .map((link) => linkRow(link, mirrors.get(link.record.name) ?? [])),
+    );
+  }
+}

@@ -1,0 +1,20 @@
+// Takes secrets out of text that leaves the service: log lines, error messages. The rule is that secrets are
+// never put there; this is the second net, for messages that quote what an operator or a peer sent (R17).
+
+const hidden = '[hidden]';
+
+// `password="x"`, `sasl.jaas.config=...`, `"secret": "x"`, `token=x`. A JAAS line ends with a semicolon.
+const jaas = /(jaas\.config["']?\s*[=:]\s*)(?:"(?:\\.|[^"\\])*"|'[^']*'|[^;\n]*;?)/gi;
+const named =
+  /((?:password|passphrase|secret|token|credentials?|keystore\.key)["']?\s*[=:]\s*)(\\?"(?:\\.|[^"\\])*\\?"|'[^']*'|[^\s,;&}]+)/gi;
+// user:password@host in an address.
+const userInfo = /(\/\/[^/\s:@]+:)[^/\s@]+(@)/g;
+const pem = /-----BEGIN [^-]*PRIVATE KEY-----[\s\S]*?(?:-----END [^-]*PRIVATE KEY-----|$)/g;
+
+export function scrubSecrets(text: string): string {
+  return text
+    .replace(pem, hidden)
+    .replace(jaas, `$1${hidden}`)
+    .replace(named, `$1${hidden}`)
+    .replace(userInfo, `$1${hidden}$2`);
+}

@@ -1,0 +1,301 @@
+// A LinkService in memory, for tests of what talks to it: real rules for names that exist and states that
+// change, nothing of Kafka. Commands are recorded.
+
+import type { AdminServices } from '../../../src/admin/services.ts';
+import {
+  type CreateLink,
+  type CreateMirror,
+  LinkError,
+  type LinkService,
+  type LinkStatus,
+  type MirrorCommand,
+  type MirrorCommandRequest,
+  type MirrorCommandResult,
+  type MirrorStatus,
+  type PartitionStatus,
+} from '../../../src/link/service.ts';
+import { Events } from '../../../src/observe/events.ts';
+import { Health } from '../../../src/observe/health.ts';
+import type { MirrorState, ReceiptRecord } from '../../../src/state/records.ts';
+
+export const clusterId = 'destination-cluster-id';
+
+export function partitionStatus(changes: Partial<PartitionStatus> = {}): PartitionStatus {
+  return {
+    partition: 0,
+    logStart: 0n,
+    mirrorEnd: 90n,
+    sourceEnd: 100n,
+    lagRecords: 10n,
+    lagSeconds: 1.5,
+    isStalled: false,
+    stallCause: null,
+    ...changes,
+  };
+}
+
+export function mirrorStatus(name: string, changes: Partial<MirrorStatus> = {}): MirrorStatus {
+  return {
+    name,
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAQ',
+    link: 'dr',
+    sourceTopic: name,
+    state: 'ACTIVE',
+    phase: null,
+    stateTimeMs: 1_700_000_000_000,
+    error: null,
+    stoppedBy: null,
+    partitions: [partitionStatus()],
+    blocking: [],
+    ...changes,
+  };
+}
+
+export function linkStatus(name: string, changes: Partial<LinkStatus> = {}): LinkStatus {
+  return {
+    record: {
+      kind: 'link',
+      name,
+      linkId: 'AAAAAAAAAAAAAAAAAAAAAg',
+      sourceClusterId: 'source-cluster-id',
+      configs: { 'bootstrap.servers': 'source:9092' },
+      paused: false,
+      createdTimeMs: 1,
+    },
+    linkState: 'ACTIVE',
+    linkError: 'NO_ERROR',
+    linkErrorMessage: null,
+    topicNames: [],
+    lastContactTimeMs: 5000,
+    rpoSeconds: 0.25,
+    tasks: [{ name: 'ConsumerOffsetSync', state: 'ACTIVE', errors: [], lastSuccessTimeMs: 5000 }],
+    ...changes,
+  };
+}
+
+const nextStates: Readonly<Record<MirrorCommand, MirrorState>> = {
+  promote: 'STOPPED',
+  failover: 'STOPPED',
+  pause: 'PAUSED',
+  resume: 'ACTIVE',
+  cancel: 'ACTIVE',
+};
+
+export class FakeLinks implements LinkService {
+  readonly links = new Map<string, LinkStatus>();
+  readonly mirrors = new Map<string, MirrorStatus>();
+  readonly receipts = new Map<string, ReceiptRecord>();
+  readonly calls: { readonly method: string; readonly argument: unknown }[] = [];
+  /** Thrown by the next call that changes something. */
+  nextError: Error | undefined;
+  /** How a promotion goes: states that describeMirror shows one after the other. */
+  promotionStates: MirrorStatus[] = [];
+
+  #record(method: string, argument: unknown): void {
+    this.calls.push({ method, argument });
+    const error = this.nextError;
+    this.nextError = undefined;
+    if (error !== undefined) throw error;
+  }
+
+  get lastCall(): { readonly method: string; readonly argument: unknown } {
+    const call = this.calls.at(-1);
+    if (call === undefined) throw new Error('LinkService was not called');
+    return call;
+  }
+
+  async createLink(request: CreateLink): Promise<LinkStatus> {
+    this.#record('createLink', request);
+    if (this.links.has(request.name)) {
+      throw new LinkError('LINK_EXISTS', `Cluster link '${request.name}' already exists.`);
+    }
+    const status = linkStatus(request.name);
+    const created = { ...status, record: { ...status.record, configs: request.configs } };
+    if (!request.validateOnly) this.links.set(request.name, created);
+    return created;
+  }
+
+  listLinks(): readonly LinkStatus[] {
+    return [...this.links.values()];
+  }
+
+  describeLink(name: string): LinkStatus {
+    const link = this.links.get(name);
+    if (link === undefined) throw new LinkError('LINK_NOT_FOUND', `No link ${name}.`);
+    return link;
+  }
+
+  async alterLink(
+    name: string,
+    changes: readonly { name: string; value: string | null }[],
+    options: { validateOnly: boolean; actor: string },
+  ): Promise<LinkStatus> {
+    this.#record('alterLink', { name, changes, ...options });
+    const link = this.describeLink(name);
+    const configs: Record<string, string> = { ...link.record.configs };
+    for (const change of changes) {
+      if (change.value === null) delete configs[change.name];
+      else configs[change.name] = change.value;
+    }
+    const altered = { ...link, record: { ...link.record, configs } };
+    if (!options.validateOnly) this.links.set(name, altered);
+    return altered;
+  }
+
+  async deleteLink(
+    name: string,
+    options: { force: boolean; validateOnly: boolean; actor: string },
+  ): Promise<void> {
+    this.#record('deleteLink', { name, ...options });
+    if (this.listMirrors(name).length > 0 && !options.force) {
+      throw new LinkError('LINK_IN_USE', `Link ${name} still has mirrors.`);
+    }
+    if (!options.validateOnly) this.links.delete(name);
+  }
+
+  async createMirror(request: CreateMirror): Promise<MirrorStatus> {
+    this.#record('createMirror', request);
+    const name = request.mirrorTopic ?? request.sourceTopic;
+    const status = mirrorStatus(name, { link: request.link, sourceTopic: request.sourceTopic });
+    if (!request.validateOnly) this.mirrors.set(name, status);
+    return status;
+  }
+
+  listMirrors(link?: string): readonly MirrorStatus[] {
+    return [...this.mirrors.values()].filter(
+      (mirror) => link === undefined || mirror.link === link,
+    );
+  }
+
+  describeMirror(topic: string): MirrorStatus {
+    const next = this.promotionStates.shift();
+    if (next !== undefined) this.mirrors.set(topic, next);
+    const mirror = this.mirrors.get(topic);
+    if (mirror === undefined) {
+      throw new LinkError('MIRROR_NOT_FOUND', `Topic ${topic} is not a mirror.`);
+    }
+    return mirror;
+  }
+
+  async deleteMirror(
+    topic: string,
+    options: { keepTopic: boolean; validateOnly: boolean; actor: string },
+  ): Promise<void> {
+    this.#record('deleteMirror', { topic, ...options });
+    this.describeMirror(topic);
+    if (!options.validateOnly) this.mirrors.delete(topic);
+  }
+
+  async command(request: MirrorCommandRequest): Promise<MirrorCommandResult> {
+    this.#record('command', request);
+    const rows = request.topics.map((topic) => {
+      const mirror = this.mirrors.get(topic);
+      if (mirror === undefined) {
+        const error = new LinkError('MIRROR_NOT_FOUND', `Topic ${topic} is not a mirror.`);
+        return { topic, error, state: null, partitions: [] };
+      }
+      const isPending = request.command === 'promote' && this.promotionStates.length > 0;
+      const state = isPending ? 'PENDING_STOPPED' : nextStates[request.command];
+      if (!request.validateOnly) this.mirrors.set(topic, { ...mirror, state });
+      return { topic, error: null, state, partitions: mirror.partitions };
+    });
+    return { rows, receipt: request.command === 'failover' ? this.#receipt(request) : null };
+  }
+
+  #receipt(request: MirrorCommandRequest): ReceiptRecord {
+    const receipt: ReceiptRecord = {
+      kind: 'receipt',
+      id: `r-${this.receipts.size + 1}`,
+      command: 'failover',
+      actor: request.actor,
+      timeMs: 1_700_000_000_000,
+      topics: request.topics
+        .filter((topic) => this.mirrors.has(topic))
+        .map((topic) => ({
+          topic,
+          link: 'dr',
+          partitions: [
+            {
+              partition: 0,
+              virtualEnd: 91n,
+              nativeEnd: 0n,
+              firstEpoch: 1,
+              sourceEnd: 100n,
+              lostRecords: 10n,
+              lastContactTimeMs: 1_699_999_999_000,
+              abortedTransactions: 1,
+            },
+          ],
+        })),
+    };
+    if (!request.validateOnly) this.receipts.set(receipt.id, receipt);
+    return receipt;
+  }
+
+  listGroups(): ReturnType<LinkService['listGroups']> {
+    return [
+      {
+        group: 'billing',
+        topic: 'orders',
+        partition: 0,
+        sourceOffset: 42n,
+        destinationOffset: 40n,
+        held: 'clamped',
+      },
+    ];
+  }
+
+  receipt(id: string): ReceiptRecord | undefined {
+    return this.receipts.get(id);
+  }
+}
+
+export interface FakeServices extends AdminServices {
+  readonly links: FakeLinks;
+  /** Causes that make readiness fail. */
+  readonly notReady: string[];
+}
+
+export function fakeServices(): FakeServices {
+  const links = new FakeLinks();
+  const events = new Events({ now: () => 1_700_000_000_000 });
+  const notReady: string[] = [];
+  const health = new Health({
+    readiness: [
+      {
+        name: 'destination',
+        check: () => {
+          if (notReady.length > 0) throw new Error(notReady.join());
+        },
+      },
+    ],
+    links,
+    now: () => performance.now(),
+    cacheMs: 0,
+  });
+  return {
+    clusterId,
+    instanceId: 'instance-1',
+    links,
+    events,
+    health,
+    notReady,
+    metrics: { contentType: 'text/plain; version=0.0.4', text: async () => 'causeway_up 1\n' },
+    status: async () => ({
+      version: '0.1.0',
+      name: 'causeway',
+      instanceId: 'instance-1',
+      role: 'owner',
+      clusterId,
+      gateway: { advertise: 'localhost', bootstrapPort: 9092, connections: 3 },
+      storage: {
+        directory: '/var/lib/causeway',
+        usable: true,
+        usedBytes: 10,
+        freeBytes: 1000,
+        isFull: false,
+      },
+    }),
+    exportState: async () => '{"format":1}\n',
+  };
+}

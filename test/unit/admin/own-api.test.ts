@@ -1,0 +1,250 @@
+// What /causeway/v1, health and metrics add to REST v3.
+import assert from 'node:assert/strict';
+import { after, beforeEach, test } from 'node:test';
+import type { FastifyInstance } from 'fastify';
+import { createAdminApp, startAdminServer } from '../../../src/admin/server.ts';
+import {
+  type FakeServices,
+  fakeServices,
+  linkStatus,
+  mirrorStatus,
+  partitionStatus,
+} from './fake-services.ts';
+
+let services: FakeServices;
+let app: FastifyInstance;
+const apps: FastifyInstance[] = [];
+
+beforeEach(async () => {
+  services = fakeServices();
+  services.links.links.set('dr', linkStatus('dr'));
+  app = await createAdminApp(services);
+  apps.push(app);
+});
+
+after(async () => {
+  for (const opened of apps) await opened.close();
+});
+
+interface EventsAnswer {
+  instance_id: string;
+  last_id: number;
+  events: { id: number; event: string; message: string }[];
+}
+
+async function get(url: string): Promise<{ status: number; body: unknown }> {
+  const response = await app.inject({ method: 'GET', url });
+  return { status: response.statusCode, body: response.json() };
+}
+
+async function post(url: string, payload: object): Promise<{ status: number; body: unknown }> {
+  const response = await app.inject({ method: 'POST', url, payload });
+  return { status: response.statusCode, body: response.json() };
+}
+
+test('events come after an id, oldest first, at most as many as asked for', async () => {
+  for (const name of ['a', 'b', 'c']) services.events.info(name, `Event ${name}.`, { link: 'dr' });
+  const { body } = await get('/causeway/v1/events?since=1&limit=1');
+  assert.deepEqual(body, {
+    instance_id: 'instance-1',
+    last_id: 2,
+    events: [
+      {
+        id: 2,
+        time_ms: 1_700_000_000_000,
+        level: 'info',
+        event: 'b',
+        message: 'Event b.',
+        fields: { link: 'dr' },
+      },
+    ],
+  });
+});
+
+test('a long poll answers with the event that comes', async () => {
+  services.events.info('before', 'Before.');
+  const subscribed = new Promise<void>((resolve) => {
+    const subscribe = services.events.subscribe.bind(services.events);
+    services.events.subscribe = (listener) => {
+      resolve();
+      return subscribe(listener);
+    };
+  });
+  const polled = get('/causeway/v1/events?since=1&wait_ms=60000');
+  await subscribed;
+  services.events.warn('during', 'During.');
+  const answer = (await polled).body as EventsAnswer;
+  assert.deepEqual(
+    answer.events.map((event) => event.event),
+    ['during'],
+  );
+});
+
+test('a long poll ends when its time is over and when the server closes', async () => {
+  const short = (await get('/causeway/v1/events?wait_ms=20')).body as EventsAnswer;
+  assert.deepEqual(short.events, []);
+  const server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
+  const subscribed = new Promise<void>((resolve) => {
+    const subscribe = services.events.subscribe.bind(services.events);
+    services.events.subscribe = (listener) => {
+      resolve();
+      return subscribe(listener);
+    };
+  });
+  const startedAt = performance.now();
+  const polled = fetch(`${server.url}/causeway/v1/events?wait_ms=60000`).then(
+    (response) => response.status,
+    () => 0,
+  );
+  await subscribed;
+  await server.close();
+  await polled;
+  assert.ok(performance.now() - startedAt < 10_000);
+});
+
+test('a command over topics of any link is one call, with its deadline', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders'));
+  const payload = { topics: ['orders', 'gone'], deadline_ms: 60_000 };
+  const { status, body } = await post('/causeway/v1/mirrors:promote', payload);
+  assert.equal(status, 200);
+  const { rows } = body as { rows: { topic: string; state: string; error: unknown }[] };
+  assert.deepEqual(
+    rows.map((row) => [row.topic, row.state, row.error]),
+    [
+      ['orders', 'STOPPED', null],
+      ['gone', null, { code: 'MIRROR_NOT_FOUND', message: 'Topic gone is not a mirror.' }],
+    ],
+  );
+  const sent = services.links.lastCall.argument as Record<string, unknown>;
+  assert.equal(sent.link, null);
+  assert.equal(sent.deadlineMs, 60_000);
+});
+
+test('all of a link leaves out what is stopped; a failover gives its receipt', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders'));
+  services.links.mirrors.set('done', mirrorStatus('done', { state: 'STOPPED' }));
+  const { body } = await post('/causeway/v1/mirrors:failover', { link: 'dr', all: true });
+  const { rows, receipt } = body as { rows: { topic: string }[]; receipt: { id: string } };
+  assert.deepEqual(
+    rows.map((row) => row.topic),
+    ['orders'],
+  );
+  const read = await get(`/causeway/v1/receipts/${receipt.id}`);
+  assert.deepEqual(read.body, receipt);
+  assert.deepEqual(read.body, {
+    id: 'r-1',
+    command: 'failover',
+    actor: 'admin-api (127.0.0.1)',
+    time_ms: 1_700_000_000_000,
+    topics: [
+      {
+        topic: 'orders',
+        link: 'dr',
+        partitions: [
+          {
+            partition: 0,
+            virtual_end: 91,
+            native_end: 0,
+            first_epoch: 1,
+            source_end: 100,
+            lost_records: 10,
+            last_contact_time_ms: 1_699_999_999_000,
+            aborted_transactions: 1,
+          },
+        ],
+      },
+    ],
+  });
+  assert.equal((await get('/causeway/v1/receipts/none')).status, 404);
+});
+
+test('R18: commands that say too little or too much change nothing', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders'));
+  for (const [command, payload] of [
+    ['promote', {}],
+    ['promote', { all: true }],
+    ['promote', { all: true, link: 'dr', topics: ['orders'] }],
+    ['pause', { topics: ['orders'], deadline_ms: 5000 }],
+    ['pause', { topic: ['orders'] }],
+  ] as const) {
+    const { status } = await post(`/causeway/v1/mirrors:${command}`, payload);
+    assert.equal(status, 400, JSON.stringify(payload));
+  }
+  assert.equal((await post('/causeway/v1/mirrors:pause', { link: 'x', all: true })).status, 404);
+  assert.equal(services.links.calls.length, 0);
+});
+
+test('groups, state and status are shown', async () => {
+  assert.deepEqual((await get('/causeway/v1/links/dr/groups')).body, {
+    groups: [
+      {
+        group: 'billing',
+        topic: 'orders',
+        partition: 0,
+        source_offset: 42,
+        destination_offset: 40,
+        held: 'clamped',
+      },
+    ],
+  });
+  assert.equal((await get('/causeway/v1/links/none/groups')).status, 404);
+  assert.deepEqual((await get('/causeway/v1/state')).body, { format: 1 });
+  const status = (await get('/causeway/v1/status')).body as Record<string, unknown>;
+  assert.equal(status.role, 'owner');
+  assert.equal(status.healthy, true);
+});
+
+test('readiness follows the destination and never a source', async () => {
+  services.links.links.set('dr', linkStatus('dr', { linkState: 'UNAVAILABLE' }));
+  assert.equal((await get('/health/live')).status, 200);
+  assert.equal((await get('/health/ready')).status, 200);
+  const links = await get('/health/links');
+  assert.equal(links.status, 503);
+  assert.match(JSON.stringify(links.body), /link is UNAVAILABLE/);
+  services.notReady.push('the destination does not answer');
+  const ready = await get('/health/ready');
+  assert.equal(ready.status, 503);
+  assert.deepEqual(ready.body, {
+    healthy: false,
+    checks: [{ name: 'destination', healthy: false, message: 'the destination does not answer' }],
+  });
+});
+
+const unhealthyMirrors = [
+  {
+    mirror: mirrorStatus('orders', {
+      partitions: [partitionStatus({ isStalled: true, stallCause: 'disk is full' })],
+    }),
+    cause: 'mirror orders is STALLED in partition 0: disk is full',
+  },
+  {
+    mirror: mirrorStatus('orders', {
+      state: 'FAILED',
+      error: { code: 'SOURCE_TOPIC_ID_CHANGED', message: 'recreated' },
+    }),
+    cause: 'mirror orders is FAILED: SOURCE_TOPIC_ID_CHANGED recreated',
+  },
+  {
+    mirror: mirrorStatus('orders', { state: 'SOURCE_UNAVAILABLE' }),
+    cause: 'mirror orders is SOURCE_UNAVAILABLE',
+  },
+];
+
+for (const { mirror, cause } of unhealthyMirrors) {
+  test(`R15: not healthy: ${cause}`, async () => {
+    services.links.mirrors.set('orders', mirror);
+    const { status, body } = await get('/health/links');
+    assert.equal(status, 503);
+    assert.deepEqual(body, {
+      healthy: false,
+      checks: [{ name: 'dr', healthy: false, message: cause }],
+    });
+  });
+}
+
+test('what an operator stopped or paused is not unhealthy', async () => {
+  const partitions = [partitionStatus({ isStalled: true })];
+  services.links.mirrors.set('a', mirrorStatus('a', { state: 'PAUSED', partitions }));
+  services.links.mirrors.set('b', mirrorStatus('b', { state: 'STOPPED', partitions }));
+  assert.equal((await get('/health/links')).status, 200);
+});

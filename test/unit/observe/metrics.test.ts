@@ -1,0 +1,110 @@
+// Metrics have the names of the design, and say NaN for what is not known.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Events } from '../../../src/observe/events.ts';
+import { createMetrics, type MetricsEndpoint } from '../../../src/observe/metrics.ts';
+import { FakeLinks, linkStatus, mirrorStatus, partitionStatus } from '../admin/fake-services.ts';
+
+function metricsOf(
+  links: FakeLinks,
+  options: { partitions: boolean; events?: Events },
+): MetricsEndpoint {
+  return createMetrics(
+    {
+      version: '0.1.0',
+      links,
+      events: options.events ?? new Events(),
+      receipts: () => links.receipts.values(),
+      isOwner: () => true,
+      storage: async () => ({ usedBytes: 123, freeBytes: 456 }),
+      gateway: () => ({ connections: 2, bytesFromClients: 10, bytesToClients: 20 }),
+    },
+    { partitions: options.partitions },
+  );
+}
+
+async function samples(metrics: MetricsEndpoint): Promise<string[]> {
+  const text = await metrics.text();
+  return text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+}
+
+function filledLinks(): FakeLinks {
+  const links = new FakeLinks();
+  links.links.set('dr', linkStatus('dr'));
+  const partitions = [
+    partitionStatus(),
+    partitionStatus({ partition: 1, lagRecords: null, lagSeconds: null, isStalled: true }),
+  ];
+  links.mirrors.set('orders', mirrorStatus('orders', { partitions }));
+  return links;
+}
+
+test('links, mirrors, storage and gateway are shown under their names', async () => {
+  const metrics = metricsOf(filledLinks(), { partitions: true });
+  const lines = await samples(metrics);
+  metrics.close();
+  for (const line of [
+    'causeway_link_up{link="dr"} 1',
+    'causeway_link_last_contact_timestamp_seconds{link="dr"} 5',
+    'causeway_link_rpo_seconds{link="dr"} 0.25',
+    'causeway_task_last_success_timestamp_seconds{link="dr",task="ConsumerOffsetSync"} 5',
+    'causeway_groups_held{link="dr",reason="clamped"} 1',
+    'causeway_mirror_state{link="dr",topic="orders",state="ACTIVE"} 1',
+    'causeway_mirror_lag_records{link="dr",topic="orders",partition="0"} 10',
+    'causeway_mirror_lag_records{link="dr",topic="orders",partition="1"} Nan',
+    'causeway_mirror_lag_seconds{link="dr",topic="orders",partition="0"} 1.5',
+    'causeway_mirror_stalled_partitions{link="dr",topic="orders"} 1',
+    'causeway_storage_used_bytes 123',
+    'causeway_storage_free_bytes 456',
+    'causeway_state_owner 1',
+    'causeway_gateway_connections 2',
+    'causeway_gateway_bytes_total{direction="in"} 10',
+    'causeway_gateway_bytes_total{direction="out"} 20',
+  ]) {
+    assert.ok(lines.includes(line), `${line} is missing in\n${lines.join('\n')}`);
+  }
+  assert.ok(lines.some((line) => line.startsWith('causeway_build_info{version="0.1.0"')));
+  assert.ok(
+    lines.some((line) => line.startsWith('causeway_event_loop_delay_seconds{quantile="1"}')),
+  );
+});
+
+test('what is gone disappears, and receipts count once however often they are read', async () => {
+  const links = filledLinks();
+  const metrics = metricsOf(links, { partitions: true });
+  const request = {
+    command: 'failover',
+    link: null,
+    topics: ['orders'],
+    validateOnly: false,
+  } as const;
+  await links.command({ ...request, actor: 'x' });
+  const total = 'causeway_mirror_lost_records_total{link="dr",topic="orders"} 10';
+  assert.ok((await samples(metrics)).includes(total));
+  assert.ok((await samples(metrics)).includes(total));
+  links.mirrors.clear();
+  const lines = await samples(metrics);
+  metrics.close();
+  assert.ok(!lines.some((line) => line.startsWith('causeway_mirror_state')));
+});
+
+test('partition labels can be turned off; an unknown part makes the whole unknown', async () => {
+  const metrics = metricsOf(filledLinks(), { partitions: false });
+  const lines = await samples(metrics);
+  metrics.close();
+  assert.ok(lines.includes('causeway_mirror_lag_records{link="dr",topic="orders"} Nan'));
+  assert.ok(!lines.some((line) => line.includes('partition=')));
+});
+
+test('errors of tasks are counted by code', async () => {
+  const events = new Events();
+  const metrics = metricsOf(filledLinks(), { partitions: true, events });
+  const fields = { link: 'dr', task: 'ConsumerOffsetSync', code: 'AUTHORIZATION_ERROR' };
+  events.warn('task_failed', 'Refused.', fields);
+  events.warn('task_failed', 'Refused.', fields);
+  events.info('task_recovered', 'Works again.', fields);
+  const lines = await samples(metrics);
+  metrics.close();
+  const labels = 'link="dr",task="ConsumerOffsetSync",code="AUTHORIZATION_ERROR"';
+  assert.ok(lines.includes(`causeway_task_errors_total{${labels}} 2`), lines.join('\n'));
+});
