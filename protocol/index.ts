@@ -18,6 +18,12 @@ export * from './frame-scanner.ts';
 export type { MessageName } from './generated/loaders.ts';
 export * from './headers.ts';
 export * from './record-batch.ts';
+export {
+  type OpenedRecord,
+  type OpenRecordsOptions,
+  openRecords,
+  type RecordHeader,
+} from './records.ts';
 
 /** The codec of a body by API key; its file is loaded on first use. */
 export async function loadMessage(

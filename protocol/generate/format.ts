@@ -5,10 +5,9 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { repository } from './jar.ts';
 
-const repository = resolve(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const biome = join(repository, 'node_modules', '.bin', 'biome');
 
 const settings = {

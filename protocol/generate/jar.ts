@@ -3,28 +3,32 @@
  * the tests' brokers; else Maven (with the user's own settings) copies it and what it needs into
  * the git-ignored `.cache/`.
  */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const kafkaVersion = '4.4.0';
 
 const jarName = `kafka-clients-${kafkaVersion}.jar`;
-const repository = resolve(dirname(fileURLToPath(import.meta.url)), '..', '..');
 
-export const cacheDirectory = join(repository, '.cache');
+/** The root of the repository, from the sources and from `dist/` alike. */
+export const repository = findRoot(dirname(fileURLToPath(import.meta.url)));
 
+const cacheDirectory = join(repository, '.cache');
 const ownDirectory = join(cacheDirectory, 'kafka-clients');
+
+function findRoot(from: string): string {
+  if (existsSync(join(from, 'package.json'))) return from;
+  const parent = dirname(from);
+  if (parent === from) throw new Error('no package.json above the generator');
+  return findRoot(parent);
+}
 
 /** A jar that is already here, or undefined. Its dependencies lie beside it. */
 export function findJar(): string | undefined {
   const directories = [join(cacheDirectory, 'kafka', kafkaVersion), ownDirectory];
   return directories.map((directory) => join(directory, jarName)).find((jar) => existsSync(jar));
-}
-
-export function hasCommand(command: string): boolean {
-  return spawnSync(command, ['-version'], { stdio: 'ignore' }).error === undefined;
 }
 
 /** Copies kafka-clients and what it needs (compression, SLF4J) with Maven; returns the jar. */

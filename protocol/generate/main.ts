@@ -3,7 +3,7 @@
  * with `--jar`, or found, or fetched) and rewrites `protocol/generated/`. Build time only.
  */
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { checkMessage } from '../schema/check.ts';
@@ -11,12 +11,10 @@ import { isEmpty } from '../schema/versions.ts';
 import { emitMessage, fileNameOf } from './emit.ts';
 import { emitApis, emitFieldFacts, emitLoaders } from './emit-tables.ts';
 import { formatAll } from './format.ts';
-import { fetchJar, findJar } from './jar.ts';
+import { fetchJar, findJar, repository } from './jar.ts';
 import { readDefinitions } from './read.ts';
 
-const protocolDirectory = resolve(dirname(fileURLToPath(import.meta.url)), '..');
-
-export const generatedDirectory = join(protocolDirectory, 'generated');
+export const generatedDirectory = join(repository, 'protocol', 'generated');
 
 /** File name to content, for every generated file. */
 export function generate(jarPath: string): Map<string, string> {

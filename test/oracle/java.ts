@@ -1,57 +1,62 @@
 /**
- * Runs the oracle: Kafka's own message classes in a Java program beside this file, compiled once
- * into `.cache/oracle/`. Without Java or the jars it says why, and tests skip with that line.
+ * Runs the oracles: Kafka's own classes in the Java programs beside this file, compiled once into
+ * `.cache/oracle/` against the jars that the test brokers use. Without Java (or, for the first
+ * fetch, Maven) it says so, and tests skip with that line.
  */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { cacheDirectory, fetchJar, findJar, hasCommand } from '../../protocol/generate/jar.ts';
+import { join } from 'node:path';
+import { findJar } from '../../protocol/generate/jar.ts';
+import { kafkaJars } from '../helpers/kafka-jars.ts';
+import { cacheDirectory, rootDirectory } from '../helpers/repository.ts';
 
-const source = sourcePath();
-
-/** Tests run from the sources or from `dist/`; the Java file is only beside the sources. */
-function sourcePath(): string {
-  const here = dirname(fileURLToPath(import.meta.url));
-  const candidates = [
-    join(here, 'Oracle.java'),
-    join(cacheDirectory, '..', 'test', 'oracle', 'Oracle.java'),
-  ];
-  const found = candidates.find((path) => existsSync(path));
-  if (found === undefined) throw new Error('test/oracle/Oracle.java is missing');
-  return found;
-}
+const sources = ['Oracle.java', 'BatchOracle.java'].map((name) =>
+  join(rootDirectory, 'test', 'oracle', name),
+);
 
 export interface Oracle {
-  run(args: string[], input?: Buffer): Promise<Buffer>;
+  run(program: 'Oracle' | 'BatchOracle', args: string[], input?: Buffer): Promise<Buffer>;
 }
 
-/** The oracle, or the reason why there is none. */
-export function openOracle(): Oracle | { skip: string } {
+function hasCommand(command: string): boolean {
+  return spawnSync(command, ['-version'], { stdio: 'ignore' }).error === undefined;
+}
+
+/** The reason why there can be no oracle here, or false. */
+export function oracleMissing(): string | false {
   for (const command of ['java', 'javac']) {
-    if (!hasCommand(command)) return { skip: `${command} is not installed` };
+    if (!hasCommand(command)) return `${command} is not installed`;
   }
-  const jar = findJar() ?? (hasCommand('mvn') ? fetchJar() : undefined);
-  if (jar === undefined)
-    return { skip: 'no kafka-clients jar in .cache/, and no Maven to fetch it' };
-  const libraries = join(dirname(jar), '*');
+  if (findJar() !== undefined || hasCommand('mvn')) return false;
+  return 'there is no kafka-clients jar in .cache/, and no Maven to fetch it';
+}
+
+export async function openOracle(): Promise<Oracle> {
+  const libraries = join(await kafkaJars('4.4.0'), '*');
   const classPath = `${compile(libraries)}:${libraries}`;
   return {
-    run: (args, input) => runJava(['-Xmx256m', '-cp', classPath, 'Oracle', ...args], input),
+    run: (program, args, input) =>
+      runJava(['-Xmx256m', '-XX:+UseSerialGC', '-cp', classPath, program, ...args], input),
   };
 }
 
-/** The directory of the compiled program, named after its source, so that a change recompiles. */
+/** The directory of the compiled programs, named after the sources, so that a change recompiles. */
 function compile(libraries: string): string {
-  const hash = createHash('sha256').update(readFileSync(source)).digest('hex').slice(0, 16);
-  const target = join(cacheDirectory, 'oracle', hash);
+  const hash = createHash('sha256');
+  for (const source of sources) hash.update(readFileSync(source));
+  const target = join(cacheDirectory, 'oracle', hash.digest('hex').slice(0, 16));
   if (existsSync(target)) return target;
   const partial = `${target}.${process.pid}`;
   mkdirSync(partial, { recursive: true });
-  execFileSync('javac', ['-cp', libraries, '-d', partial, source], { stdio: 'pipe' });
-  if (existsSync(target)) rmSync(partial, { recursive: true });
-  else renameSync(partial, target);
+  execFileSync('javac', ['-cp', libraries, '-d', partial, ...sources], { stdio: 'pipe' });
+  try {
+    renameSync(partial, target);
+  } catch (error) {
+    // Another test process was faster; its result is the same.
+    if (!existsSync(target)) throw error;
+    rmSync(partial, { recursive: true });
+  }
   return target;
 }
 

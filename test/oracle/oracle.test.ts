@@ -12,7 +12,7 @@ import {
   Reader,
   Writer,
 } from '../../protocol/index.ts';
-import { openOracle } from './java.ts';
+import { openOracle, oracleMissing } from './java.ts';
 import {
   factsOf,
   loadModules,
@@ -23,14 +23,8 @@ import {
 } from './random-messages.ts';
 
 const seed = Number(process.env.ORACLE_SEED ?? Math.floor(Date.now() % 1_000_000));
-const opened = openOracle();
-const skip = 'skip' in opened ? opened.skip : false;
+const skip = oracleMissing();
 const randomPerVersion = 12;
-
-function oracle(): Exclude<typeof opened, { skip: string }> {
-  if ('skip' in opened) throw new Error(opened.skip);
-  return opened;
-}
 
 const codecs = new Map<string, MessageCodec>();
 
@@ -57,7 +51,9 @@ function readText(reader: Reader): string {
 }
 
 test('what Kafka writes we decode and encode to the identical bytes', { skip }, async () => {
-  const reader = new Reader(await oracle().run(['write', `${seed}`, `${randomPerVersion}`]));
+  const reader = new Reader(
+    await (await openOracle()).run('Oracle', ['write', `${seed}`, `${randomPerVersion}`]),
+  );
   const seen = new Set<string>();
   while (reader.remaining > 0) {
     const kind = readText(reader);
@@ -97,7 +93,7 @@ test('what we write Kafka decodes and encodes to the identical bytes', { skip },
       }
     }
   }
-  const answers = new Reader(await oracle().run(['echo'], input.toBuffer()));
+  const answers = new Reader(await (await openOracle()).run('Oracle', ['echo'], input.toBuffer()));
   for (const { where, bytes } of cases) {
     if (!answers.readBoolean()) assert.fail(`${where}: Kafka refused it: ${readText(answers)}`);
     assert.equal(answers.readBytes().toString('hex'), bytes.toString('hex'), where);
@@ -133,7 +129,10 @@ function structValues(message: string, struct: string): Record<string, unknown> 
 test('fields that a version lacks are dropped or refused just as Kafka does', {
   skip,
 }, async () => {
-  const lines = (await oracle().run(['refusals'])).toString('utf8').trim().split('\n');
+  const lines = (await (await openOracle()).run('Oracle', ['refusals']))
+    .toString('utf8')
+    .trim()
+    .split('\n');
   let compared = 0;
   for (const line of lines) {
     const [message = '', struct = '', versionText = '', field = '', outcome = ''] = line.split(' ');
