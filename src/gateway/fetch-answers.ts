@@ -1,0 +1,136 @@
+// Pieces of a FetchResponse that we make ourselves: refusals, hints where the leader is (KIP-951), answers
+// out of a copy, and their assembly in the order of the request. Refuses to know where records come from.
+// Invariant: a field that the client's version lacks is never set.
+import type {
+  FetchPartition,
+  FetchRequest,
+  FetchTopic,
+} from '../../protocol/generated/fetch-request.ts';
+import {
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createLeaderIdAndEpoch,
+  createNodeEndpoint,
+  createPartitionData,
+  type FetchableTopicResponse,
+  type FetchResponse,
+  fetchResponseCodec,
+  type PartitionData,
+} from '../../protocol/generated/fetch-response.ts';
+import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
+import type { ExtentAnswer } from './extent-reader.ts';
+import type { GatewayServices } from './handler.ts';
+import { responseTo } from './messages.ts';
+import { hintEndpoints, type LeaderHint, type LeaderHints } from './node-endpoints.ts';
+
+export const currentLeaderFrom = 12;
+export const topicIdsFrom = 13;
+const nodeEndpointsFrom = 16;
+const noRecords = Buffer.alloc(0);
+
+/** One partition's place in a request and its answer: names and ids never mix within a version. */
+export function partitionKey(
+  topic: { readonly topic: string; readonly topicId: string },
+  partition: number,
+): string {
+  return `${topic.topic}/${topic.topicId}/${partition}`;
+}
+
+export function refusal(partition: number, errorCode: number): PartitionData {
+  return createPartitionData({
+    partitionIndex: partition,
+    errorCode,
+    highWatermark: -1n,
+    records: noRecords,
+    abortedTransactions: null,
+  });
+}
+
+export function fromExtent(partition: number, answer: ExtentAnswer): PartitionData {
+  return createPartitionData({
+    partitionIndex: partition,
+    errorCode: answer.errorCode,
+    highWatermark: answer.highWatermark,
+    lastStableOffset: answer.lastStableOffset,
+    logStartOffset: answer.logStartOffset,
+    abortedTransactions:
+      answer.abortedTransactions?.map(({ producerId, firstOffset }) => ({
+        producerId,
+        firstOffset,
+      })) ?? null,
+    records: answer.records,
+  });
+}
+
+export function setLeader(
+  data: PartitionData,
+  hint: LeaderHint | undefined,
+  version: number,
+): PartitionData {
+  if (hint !== undefined && version >= currentLeaderFrom) {
+    data.currentLeader = createLeaderIdAndEpoch(hint);
+  }
+  return data;
+}
+
+/** Gives leaders to partitions that were answered 6 or 74 and whose topic name has hints. */
+export function hintFor(
+  hints: LeaderHints | undefined,
+  topicName: string,
+  partition: number,
+): LeaderHint | undefined {
+  return hints?.get(topicName)?.get(partition);
+}
+
+/** All partitions of the request, in its order, out of answers by `partitionKey`. */
+export function inRequestOrder(
+  topics: readonly FetchTopic[],
+  answers: ReadonlyMap<string, PartitionData>,
+): FetchableTopicResponse[] {
+  return topics.map((topic) =>
+    createFetchableTopicResponse({
+      topic: topic.topic,
+      topicId: topic.topicId,
+      partitions: topic.partitions.map(
+        ({ partition }: FetchPartition) =>
+          answers.get(partitionKey(topic, partition)) ??
+          refusal(partition, ErrorCode.UNKNOWN_SERVER_ERROR),
+      ),
+    }),
+  );
+}
+
+/** Sessionless: session id 0, which every client accepts (splice-facts, "Fetch sessions"). */
+export function sessionlessResponse(
+  request: FetchRequest,
+  answers: ReadonlyMap<string, PartitionData>,
+): FetchResponse {
+  return createFetchResponse({ responses: inRequestOrder(request.topics, answers) });
+}
+
+/** The endpoints of all leaders that the answer names (version 16 on). */
+export function addEndpoints(
+  services: GatewayServices,
+  response: FetchResponse,
+  version: number,
+): void {
+  if (version < nodeEndpointsFrom) return;
+  const leaderIds: number[] = [];
+  for (const topic of response.responses) {
+    for (const { currentLeader } of topic.partitions) {
+      if (currentLeader.leaderId >= 0) leaderIds.push(currentLeader.leaderId);
+    }
+  }
+  response.nodeEndpoints = hintEndpoints(services, leaderIds).map((endpoint) =>
+    createNodeEndpoint(endpoint),
+  );
+}
+
+/** The client drops its session and asks again in full. */
+export function sessionNotFound(header: RequestHeader): readonly Buffer[] {
+  return responseTo(
+    header,
+    fetchResponseCodec,
+    createFetchResponse({ errorCode: ErrorCode.FETCH_SESSION_ID_NOT_FOUND }),
+  );
+}

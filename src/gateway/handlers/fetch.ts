@@ -1,0 +1,98 @@
+// Fetch. On the link node mirrors are read here; on a virtual broker ordinary partitions pass untouched, a
+// promoted one passes shifted, and what lies in a copy is merged in. Owns the choice among these and the
+// stateless session scheme (splice-facts, "Fetch sessions"). Invariants: a broker never hears of a mirror; a
+// response that could hold a promoted partition never streams past us unshifted.
+import {
+  decodeFetchRequest,
+  encodeFetchRequest,
+  type FetchRequest,
+} from '../../../protocol/generated/fetch-request.ts';
+import { encodeRequestFrame, Reader } from '../../../protocol/index.ts';
+import { sessionNotFound } from '../fetch-answers.ts';
+import { rewriteFetchFrame } from '../fetch-shift.ts';
+import type { Disposition, Handler, RequestContext, SessionView } from '../handler.ts';
+import { fetchFromMirrors } from '../mirror-fetch.ts';
+import { fetchMerged, type SplitFetch, splitFetch, upstreamRequest } from '../split-merge.ts';
+
+const sessionsFrom = 7;
+/**
+ * From version 16 on a response may name brokers' addresses in its last bytes. Requests of 15 and later differ
+ * only in tags of replicas, and responses only in those addresses: asked as 15, a response can stream through.
+ */
+const versionWithoutEndpoints = 15;
+
+/** Whether the connection's fetch session at the broker may hold promoted partitions. */
+const mayHoldPromoted = Symbol('fetch session may hold promoted partitions');
+
+export const fetchHandler: Handler = (context) => {
+  const { session, header } = context;
+  const request = decodeFetchRequest(
+    new Reader(context.frame, context.bodyOffset),
+    header.apiVersion,
+  );
+  const isIncremental = header.apiVersion >= sessionsFrom && request.sessionEpoch > 0;
+  if (session.role.kind === 'link') {
+    // We never gave a session id, so it is another node's.
+    const response = isIncremental
+      ? Promise.resolve(sessionNotFound(header))
+      : fetchFromMirrors(session, header, request);
+    return { kind: 'answer', response };
+  }
+  const split = splitFetch(session.services.directory, request);
+  const mustRewrite = mayHoldShifted(session, split, isIncremental);
+  if (!split.hasLocal) return forward(context, request, split, mustRewrite);
+  const response = isIncremental
+    ? Promise.resolve(sessionNotFound(header))
+    : fetchMerged(session, header, request, split, versionUpstream(context));
+  return { kind: 'answer', response };
+};
+
+/** A full request replaces the session; an incremental one adds to it, or continues one that we never saw. */
+function mayHoldShifted(session: SessionView, split: SplitFetch, isIncremental: boolean): boolean {
+  const before = session.scratch.get(mayHoldPromoted) ?? session.services.directory.hasPromoted;
+  const after = split.hasShifted || (isIncremental && before === true);
+  session.scratch.set(mayHoldPromoted, after);
+  return after;
+}
+
+function versionUpstream({ session, header }: RequestContext): number {
+  const range = session.upstreamVersions.get(header.apiKey);
+  const isCapped = header.apiVersion > versionWithoutEndpoints;
+  const canCap = range !== undefined && range.min <= versionWithoutEndpoints;
+  return isCapped && canCap ? versionWithoutEndpoints : header.apiVersion;
+}
+
+function forward(
+  context: RequestContext,
+  request: FetchRequest,
+  split: SplitFetch,
+  mustRewrite: boolean,
+): Disposition {
+  const { session, header } = context;
+  const version = versionUpstream(context);
+  const mayNameBrokers = version > versionWithoutEndpoints;
+  const rewrite =
+    mustRewrite || mayNameBrokers
+      ? {
+          rewrite: (frame: Buffer) => rewriteFetchFrame(session.services, frame, version),
+        }
+      : {};
+  if (split.hasShifted) {
+    const native = upstreamRequest(request, split.items);
+    const changed = encodeRequestFrame({ ...header, apiVersion: version }, (writer) =>
+      encodeFetchRequest(writer, native, version),
+    );
+    return { kind: 'forward', request: changed, ...rewrite };
+  }
+  if (version === header.apiVersion) return { kind: 'forward', ...rewrite };
+  return { kind: 'forward', request: asVersion(context.frame, version), ...rewrite };
+}
+
+/** The same frame with another version in its header (api key int16, api version int16, ...). */
+function asVersion(frame: Buffer, version: number): readonly Buffer[] {
+  const head = Buffer.allocUnsafe(8);
+  head.writeInt32BE(frame.length, 0);
+  frame.copy(head, 4, 0, 2);
+  head.writeInt16BE(version, 6);
+  return [head, frame.subarray(4)];
+}

@@ -1,0 +1,223 @@
+// ListOffsets: by sentinel or by time. The link node answers for mirrors out of the mirror log; a virtual
+// broker for promoted partitions out of copy and shell as one log (rule 5). Refuses to know byte positions.
+// Invariants: READ_COMMITTED never sees beyond the last stable offset; what a copy should hold and cannot
+// read is 56, not the shell's offset in its place (R19).
+import {
+  createListOffsetsRequest,
+  createListOffsetsTopic,
+  type ListOffsetsPartition,
+  type ListOffsetsRequest,
+  listOffsetsRequestCodec,
+} from '../../../protocol/generated/list-offsets-request.ts';
+import {
+  createListOffsetsPartitionResponse,
+  createListOffsetsResponse,
+  createListOffsetsTopicResponse,
+  type ListOffsetsPartitionResponse,
+  listOffsetsResponseCodec,
+} from '../../../protocol/generated/list-offsets-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import type { MirrorLog, TimestampOffset } from '../../../storage/mirror-log.ts';
+import { nativeEpoch, nativeOffset, virtualEpoch } from '../../timeline/offsets.ts';
+import {
+  type NativeExtent,
+  toNativeEpoch,
+  toVirtualBound,
+  toVirtualEpoch,
+} from '../../timeline/timeline.ts';
+import { AclOperation } from '../authorizer.ts';
+import { storageErrorCode } from '../extent-reader.ts';
+import type { Handler, RequestContext } from '../handler.ts';
+import { apiOf, decodeBody, responseTo } from '../messages.ts';
+import {
+  findPlaces,
+  isAllOrdinary,
+  type Place,
+  type PlaceOf,
+  type Resolution,
+  resolveAll,
+} from '../partition-places.ts';
+
+const LATEST = -1n;
+const EARLIEST = -2n;
+const MAX_TIMESTAMP = -3n;
+const EARLIEST_LOCAL = -4n;
+const LATEST_TIERED = -5n;
+const EARLIEST_PENDING_UPLOAD = -6n;
+
+const leaderEpochFrom = 4;
+
+const listOffsetsApi = apiOf(listOffsetsRequestCodec, listOffsetsResponseCodec);
+
+type Answer = ListOffsetsPartitionResponse;
+type Outcome = Resolution<ListOffsetsPartition, Answer>;
+
+export const listOffsetsHandler: Handler = (context) => {
+  const request = decodeBody(context, listOffsetsRequestCodec);
+  const names = request.topics.map(({ name }) => name);
+  if (isAllOrdinary(context.session, names)) return { kind: 'forward' };
+  return { kind: 'answer', response: answerListOffsets(context, request, names) };
+};
+
+async function answerListOffsets(
+  context: RequestContext,
+  request: ListOffsetsRequest,
+  names: readonly string[],
+): Promise<readonly Buffer[]> {
+  const { session, header } = context;
+  const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
+  const topics = await resolveAll(request.topics, {
+    indexOf: ({ partitionIndex }: ListOffsetsPartition | Answer) => partitionIndex,
+    resolve: (topic, ask) => resolve(context, request, { topic, ask, placeOf }),
+    askBroker: async (open) => {
+      const asked = createListOffsetsRequest({
+        ...request,
+        topics: open.map(({ name, partitions }) =>
+          createListOffsetsTopic({ name, partitions: [...partitions] }),
+        ),
+      });
+      const options = { versionMax: header.apiVersion };
+      return (await session.callUpstream(listOffsetsApi, asked, options)).topics;
+    },
+    refuse,
+  });
+  const response = createListOffsetsResponse({
+    topics: topics.map(({ name, partitions }) =>
+      createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
+    ),
+  });
+  return responseTo(header, listOffsetsResponseCodec, response);
+}
+
+function refuse(partitionIndex: number, errorCode: number): Answer {
+  return createListOffsetsPartitionResponse({ partitionIndex, errorCode });
+}
+
+interface Asked {
+  readonly topic: string;
+  readonly ask: ListOffsetsPartition;
+  readonly placeOf: PlaceOf;
+}
+
+async function resolve(
+  { session, header }: RequestContext,
+  request: ListOffsetsRequest,
+  { topic, ask, placeOf }: Asked,
+): Promise<Outcome> {
+  const { partitionIndex: partition, currentLeaderEpoch } = ask;
+  const place = placeOf(topic, { partition, currentLeaderEpoch });
+  if (place.kind === 'error') return { kind: 'done', answer: refuse(partition, place.errorCode) };
+  if (place.kind === 'ordinary') return { kind: 'ask', ask, finish: (answer) => answer };
+  const look: LookUp = {
+    ask,
+    readCommitted: request.isolationLevel === 1,
+    hasEpoch: header.apiVersion >= leaderEpochFrom,
+  };
+  const log = place.kind === 'mirror' ? place.log : place.view.log;
+  try {
+    return place.kind === 'mirror' ? await inMirror(place.log, look) : await inBoth(place, look);
+  } catch (error) {
+    if (log === null) throw error;
+    const errorCode = storageErrorCode(session.services, { topic, partition, log }, error);
+    return { kind: 'done', answer: refuse(partition, errorCode) };
+  }
+}
+
+interface LookUp {
+  readonly ask: ListOffsetsPartition;
+  readonly readCommitted: boolean;
+  readonly hasEpoch: boolean;
+}
+
+function done(look: LookUp, found: Partial<TimestampOffset> | null): Outcome {
+  return { kind: 'done', answer: answerOf(look, found) };
+}
+
+function answerOf(look: LookUp, found: Partial<TimestampOffset> | null): Answer {
+  return createListOffsetsPartitionResponse({
+    partitionIndex: look.ask.partitionIndex,
+    offset: found?.offset ?? -1n,
+    timestamp: found?.timestamp ?? -1n,
+    leaderEpoch: look.hasEpoch ? (found?.leaderEpoch ?? -1) : -1,
+  });
+}
+
+async function inMirror(log: MirrorLog, look: LookUp): Promise<Outcome> {
+  const { timestamp } = look.ask;
+  const end = look.readCommitted ? log.lastStableOffset : log.visibleEnd;
+  switch (timestamp) {
+    case LATEST:
+      return done(look, { offset: end, leaderEpoch: log.visibleEpoch });
+    case EARLIEST:
+    case EARLIEST_LOCAL:
+      return done(look, { offset: log.logStart });
+    case LATEST_TIERED:
+    case EARLIEST_PENDING_UPLOAD:
+      return done(look, null);
+    default:
+      return timestamp < MAX_TIMESTAMP
+        ? { kind: 'done', answer: refuse(look.ask.partitionIndex, ErrorCode.UNSUPPORTED_VERSION) }
+        : done(look, await byTime(log, timestamp, end));
+  }
+}
+
+async function byTime(
+  log: MirrorLog,
+  timestamp: bigint,
+  end: bigint,
+): Promise<TimestampOffset | null> {
+  const found =
+    timestamp === MAX_TIMESTAMP
+      ? await log.offsetOfMaxTimestamp()
+      : await log.offsetForTimestamp(timestamp);
+  return found !== null && found.offset < end ? found : null;
+}
+
+/** A promoted partition: what the copy does not settle is asked of the shell. */
+async function inBoth(
+  { view, native }: Extract<Place, { kind: 'promoted' }>,
+  look: LookUp,
+): Promise<Outcome> {
+  const { ask } = look;
+  const shell = (better: TimestampOffset | null = null): Outcome => ({
+    kind: 'ask',
+    ask: {
+      ...ask,
+      currentLeaderEpoch: toNativeEpoch(native, virtualEpoch(ask.currentLeaderEpoch)),
+    },
+    finish: (answer) => fromShell(native, look, answer, better),
+  });
+  const isInCopy =
+    ask.timestamp >= 0n ||
+    ask.timestamp === EARLIEST ||
+    ask.timestamp === EARLIEST_LOCAL ||
+    ask.timestamp === MAX_TIMESTAMP;
+  if (!isInCopy || view.timeline.extents[0] === native) return shell();
+  const { log } = view;
+  if (log === null) {
+    const errorCode = ErrorCode.KAFKA_STORAGE_ERROR;
+    return { kind: 'done', answer: refuse(ask.partitionIndex, errorCode) };
+  }
+  if (ask.timestamp === EARLIEST || ask.timestamp === EARLIEST_LOCAL) {
+    return log.logStart < native.start ? done(look, { offset: log.logStart }) : shell();
+  }
+  const found = await byTime(log, ask.timestamp, native.start);
+  if (ask.timestamp === MAX_TIMESTAMP) return shell(found);
+  return found === null ? shell() : done(look, found);
+}
+
+/** `better`: the copy's record with the largest timestamp, which wins unless the shell has a later one. */
+function fromShell(
+  native: NativeExtent,
+  look: LookUp,
+  answer: Answer,
+  better: TimestampOffset | null,
+): Answer {
+  if (answer.errorCode !== ErrorCode.NONE) return answer;
+  if (better !== null && answer.timestamp <= better.timestamp) return answerOf(look, better);
+  const offset = toVirtualBound(native, nativeOffset(answer.offset));
+  const epoch = toVirtualEpoch(native, nativeEpoch(answer.leaderEpoch));
+  // An epoch of hidden markers is older than anything that clients may see at S.
+  const isHidden = epoch >= 0 && epoch < native.firstEpoch;
+  return { ...answer, offset, leaderEpoch: isHidden ? native.firstEpoch : epoch };
+}

@@ -1,0 +1,155 @@
+// OffsetForLeaderEpoch: where an epoch ends, by which clients find out that a log was cut. Mirrors answer from
+// the epochs of their stored batches, promoted partitions from a merged view (rule 5): epochs before V0 from
+// the copy, V0 and later from the shell. Refuses to know what clients conclude. Invariant: an epoch is never
+// forwarded unshifted (the broker would answer 75, and Java and franz-go would never start).
+import {
+  createOffsetForLeaderEpochRequest,
+  createOffsetForLeaderTopic,
+  type OffsetForLeaderEpochRequest,
+  type OffsetForLeaderPartition,
+  offsetForLeaderEpochRequestCodec,
+} from '../../../protocol/generated/offset-for-leader-epoch-request.ts';
+import {
+  createEpochEndOffset,
+  createOffsetForLeaderEpochResponse,
+  createOffsetForLeaderTopicResult,
+  type EpochEndOffset,
+  offsetForLeaderEpochResponseCodec,
+} from '../../../protocol/generated/offset-for-leader-epoch-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import { epochEndFromNative, epochEndInCopy } from '../../timeline/merged-view.ts';
+import { nativeEpoch, nativeOffset, virtualEpoch } from '../../timeline/offsets.ts';
+import { toNativeEpoch } from '../../timeline/timeline.ts';
+import { AclOperation } from '../authorizer.ts';
+import { storageErrorCode } from '../extent-reader.ts';
+import type { Handler, RequestContext, SessionView } from '../handler.ts';
+import { apiOf, decodeBody, responseTo } from '../messages.ts';
+import {
+  findPlaces,
+  isAllOrdinary,
+  type Place,
+  type PlaceOf,
+  type Resolution,
+  resolveAll,
+} from '../partition-places.ts';
+
+const offsetForLeaderEpochApi = apiOf(
+  offsetForLeaderEpochRequestCodec,
+  offsetForLeaderEpochResponseCodec,
+);
+
+type Outcome = Resolution<OffsetForLeaderPartition, EpochEndOffset>;
+
+export const offsetForLeaderEpochHandler: Handler = (context) => {
+  const request = decodeBody(context, offsetForLeaderEpochRequestCodec);
+  const names = request.topics.map(({ topic }) => topic);
+  if (isAllOrdinary(context.session, names)) return { kind: 'forward' };
+  return { kind: 'answer', response: answerEpochs(context, request, names) };
+};
+
+async function answerEpochs(
+  { session, header }: RequestContext,
+  request: OffsetForLeaderEpochRequest,
+  names: readonly string[],
+): Promise<readonly Buffer[]> {
+  const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
+  const asked = request.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
+  const topics = await resolveAll(asked, {
+    indexOf: ({ partition }: OffsetForLeaderPartition | EpochEndOffset) => partition,
+    resolve: async (topic, ask) => resolve(session, topic, ask, placeOf),
+    askBroker: async (open) => {
+      const upstream = createOffsetForLeaderEpochRequest({
+        ...request,
+        topics: open.map(({ name, partitions }) =>
+          createOffsetForLeaderTopic({ topic: name, partitions: [...partitions] }),
+        ),
+      });
+      const options = { versionMax: header.apiVersion };
+      const response = await session.callUpstream(offsetForLeaderEpochApi, upstream, options);
+      return response.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
+    },
+    refuse,
+  });
+  const response = createOffsetForLeaderEpochResponse({
+    topics: topics.map(({ name, partitions }) =>
+      createOffsetForLeaderTopicResult({ topic: name, partitions: [...partitions] }),
+    ),
+  });
+  return responseTo(header, offsetForLeaderEpochResponseCodec, response);
+}
+
+function refuse(partition: number, errorCode: number): EpochEndOffset {
+  return createEpochEndOffset({ partition, errorCode });
+}
+
+function resolve(
+  session: SessionView,
+  topic: string,
+  ask: OffsetForLeaderPartition,
+  placeOf: PlaceOf,
+): Outcome {
+  const { partition, currentLeaderEpoch } = ask;
+  const place = placeOf(topic, { partition, currentLeaderEpoch });
+  if (place.kind === 'error') return { kind: 'done', answer: refuse(partition, place.errorCode) };
+  if (place.kind === 'ordinary') return { kind: 'ask', ask, finish: (answer) => answer };
+  const log = place.kind === 'mirror' ? place.log : place.view.log;
+  try {
+    return place.kind === 'mirror' ? inMirror(place, ask) : inBoth(place, ask);
+  } catch (error) {
+    if (log === null) throw error;
+    const errorCode = storageErrorCode(session.services, { topic, partition, log }, error);
+    return { kind: 'done', answer: refuse(partition, errorCode) };
+  }
+}
+
+function inMirror(
+  { log }: Extract<Place, { kind: 'mirror' }>,
+  ask: OffsetForLeaderPartition,
+): Outcome {
+  const { partition, leaderEpoch } = ask;
+  if (leaderEpoch < 0) return { kind: 'done', answer: createEpochEndOffset({ partition }) };
+  const { epoch, endOffset } = log.epochEnd(leaderEpoch);
+  const answer = createEpochEndOffset({
+    partition,
+    // As a broker: an epoch before the first one "ends" where that begins.
+    leaderEpoch: epoch < 0 && endOffset >= 0n ? leaderEpoch : epoch,
+    endOffset,
+  });
+  return { kind: 'done', answer };
+}
+
+function inBoth(
+  { view, native }: Extract<Place, { kind: 'promoted' }>,
+  ask: OffsetForLeaderPartition,
+): Outcome {
+  const { partition, leaderEpoch, currentLeaderEpoch } = ask;
+  const epoch = virtualEpoch(leaderEpoch);
+  if (epoch < native.firstEpoch) {
+    if (view.log === null) {
+      return { kind: 'done', answer: refuse(partition, ErrorCode.KAFKA_STORAGE_ERROR) };
+    }
+    const end = epochEndInCopy(native, epoch, view.log.epochEnd(leaderEpoch));
+    const answer = createEpochEndOffset({
+      partition,
+      leaderEpoch: end.epoch,
+      endOffset: end.endOffset,
+    });
+    return { kind: 'done', answer };
+  }
+  return {
+    kind: 'ask',
+    ask: {
+      ...ask,
+      leaderEpoch: toNativeEpoch(native, epoch),
+      currentLeaderEpoch: toNativeEpoch(native, virtualEpoch(currentLeaderEpoch)),
+    },
+    finish: (answer) => {
+      if (answer.errorCode !== ErrorCode.NONE) return answer;
+      const end = epochEndFromNative(native, {
+        epoch: nativeEpoch(answer.leaderEpoch),
+        endOffset: nativeOffset(answer.endOffset),
+      });
+      return { ...answer, leaderEpoch: end.epoch, endOffset: end.endOffset };
+    },
+  };
+}

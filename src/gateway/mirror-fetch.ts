@@ -1,0 +1,257 @@
+// Fetch on the link node: mirrors out of the mirror log, with a long poll of its own; everything else is led
+// elsewhere. No fetch sessions: session id 0 is always a legal answer, and a full request states all that we
+// need, so a restart or another link node has nothing to remember. Refuses to know the destination's offsets.
+// Invariants: epochs are fenced before offsets are looked at; an error ends the wait at once.
+import type {
+  FetchPartition,
+  FetchRequest,
+  FetchTopic,
+} from '../../protocol/generated/fetch-request.ts';
+import {
+  createEpochEndOffset,
+  createPartitionData,
+  fetchResponseCodec,
+  type PartitionData,
+} from '../../protocol/generated/fetch-response.ts';
+import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
+import type { MirrorLog } from '../../storage/mirror-log.ts';
+import { virtualOffset } from '../timeline/offsets.ts';
+import { extentAt, lastExtent } from '../timeline/timeline.ts';
+import { AclOperation, authorize, isUnanswered, verdictAgeMsMax } from './authorizer.ts';
+import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './extent-reader.ts';
+import {
+  addEndpoints,
+  currentLeaderFrom,
+  fromExtent,
+  hintFor,
+  partitionKey,
+  refusal,
+  sessionlessResponse,
+  setLeader,
+} from './fetch-answers.ts';
+import type { SessionView } from './handler.ts';
+import { responseTo } from './messages.ts';
+import { findLeaders, type LeaderHints } from './node-endpoints.ts';
+import { ParkedFetch } from './parked-fetch.ts';
+import type { PartitionView, TopicView } from './topic-directory.ts';
+import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.ts';
+
+/** What one answer may hold, whatever the client allows: a broker's default of `fetch.max.bytes`. */
+export const responseBytesMax = 55 * 1024 * 1024;
+
+interface Pass {
+  readonly answers: Map<string, PartitionData>;
+  readonly logs: Set<MirrorLog>;
+  readonly topics: Set<string>;
+  bytes: number;
+  /** An error or a divergence: the client must hear of it now. */
+  mustAnswer: boolean;
+}
+
+/** Null when the client went away meanwhile. */
+export async function fetchFromMirrors(
+  session: SessionView,
+  header: RequestHeader,
+  request: FetchRequest,
+): Promise<readonly Buffer[] | null> {
+  const { services, closed } = session;
+  const deadlineMs = services.now() + request.maxWaitMs;
+  let parked: ParkedFetch | undefined;
+  try {
+    for (;;) {
+      const pass = await onePass(session, header, request);
+      const remainingMs = deadlineMs - services.now();
+      if (closed.aborted) return null;
+      if (pass.mustAnswer || pass.bytes >= request.minBytes || remainingMs <= 0) {
+        const response = sessionlessResponse(request, pass.answers);
+        addEndpoints(services, response, header.apiVersion);
+        return responseTo(header, fetchResponseCodec, response);
+      }
+      if (parked === undefined || !parked.covers(pass.logs)) {
+        parked?.close();
+        const { logs, topics } = pass;
+        parked = new ParkedFetch({ logs, topics, directory: services.directory, closed });
+        // Once more without a wait: something may have come between reading and subscribing.
+        continue;
+      }
+      // Rights are asked for again while a fetch is parked: a lost one ends it with 29.
+      await parked.wait(Math.min(remainingMs, verdictAgeMsMax));
+    }
+  } finally {
+    parked?.close();
+  }
+}
+
+async function onePass(
+  session: SessionView,
+  header: RequestHeader,
+  request: FetchRequest,
+): Promise<Pass> {
+  const { directory } = session.services;
+  const pass: Pass = {
+    answers: new Map(),
+    logs: new Set(),
+    topics: new Set(),
+    bytes: 0,
+    mustAnswer: false,
+  };
+  const places = request.topics.map((topic) => ({
+    topic,
+    standing: topicStanding(directory, { name: topic.topic, topicId: topic.topicId }),
+  }));
+  const names = places.flatMap(({ topic, standing }) => {
+    if (standing.kind === 'known') return [standing.view.name];
+    return standing.kind === 'ordinary' && topic.topic !== '' ? [topic.topic] : [];
+  });
+  const verdicts = await authorize(session, names, AclOperation.READ);
+  const promoted: { readonly name: string; readonly data: PartitionData }[] = [];
+  for (const { topic, standing } of places) {
+    const view = standing.kind === 'known' ? standing.view : undefined;
+    const name = view?.name ?? topic.topic;
+    pass.topics.add(name);
+    const refused = topicRefusal(standing.kind, name, verdicts.get(name));
+    for (const partition of topic.partitions) {
+      let data: PartitionData;
+      if (refused !== undefined || view === undefined) {
+        data = refusal(partition.partition, refused ?? ErrorCode.NOT_LEADER_OR_FOLLOWER);
+      } else if (!isMirrored(view)) {
+        data = refusal(partition.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+        promoted.push({ name, data });
+      } else {
+        data = await fetchPartition(session, request, { view, partition, pass, header });
+      }
+      add(pass, topic, data);
+    }
+  }
+  if (promoted.length > 0 && header.apiVersion >= currentLeaderFrom) {
+    const hints = await leadersOf(session, new Set(promoted.map(({ name }) => name)));
+    for (const { name, data } of promoted) {
+      setLeader(data, hintFor(hints, name, data.partitionIndex), header.apiVersion);
+    }
+  }
+  return pass;
+}
+
+/** Why nothing of a topic is answered here, or undefined when it is ours and the client may read it. */
+function topicRefusal(
+  standing: 'ordinary' | 'unsettled' | 'known',
+  name: string,
+  verdict: number | undefined,
+): number | undefined {
+  if (standing === 'unsettled') return ErrorCode.NOT_LEADER_OR_FOLLOWER;
+  if (name === '') return ErrorCode.UNKNOWN_TOPIC_ID;
+  if (verdict !== ErrorCode.NONE) return verdict ?? ErrorCode.NOT_LEADER_OR_FOLLOWER;
+  return standing === 'ordinary' ? ErrorCode.NOT_LEADER_OR_FOLLOWER : undefined;
+}
+
+function add(pass: Pass, topic: FetchTopic, data: PartitionData): void {
+  pass.answers.set(partitionKey(topic, data.partitionIndex), data);
+  pass.bytes += data.records?.length ?? 0;
+  if (data.errorCode !== ErrorCode.NONE || data.divergingEpoch.epoch >= 0) pass.mustAnswer = true;
+}
+
+/** Hints are a help, not needed (rule 6): without an answer the client looks the leader up itself. */
+export async function leadersOf(
+  session: SessionView,
+  topics: Iterable<string>,
+): Promise<LeaderHints | undefined> {
+  try {
+    return await findLeaders(session, [...topics]);
+  } catch (error) {
+    if (isUnanswered(error)) return undefined;
+    throw error;
+  }
+}
+
+interface PartitionFetch {
+  readonly view: TopicView;
+  readonly partition: FetchPartition;
+  readonly pass: Pass;
+  readonly header: RequestHeader;
+}
+
+async function fetchPartition(
+  session: SessionView,
+  request: FetchRequest,
+  fetch: PartitionFetch,
+): Promise<PartitionData> {
+  const { view, partition, pass, header } = fetch;
+  const index = partition.partition;
+  const place = view.partition(index);
+  if (place === undefined) return refusal(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
+  const fenced = epochError(partition.currentLeaderEpoch, mirrorLeaderEpoch(view, index));
+  if (fenced !== ErrorCode.NONE) {
+    const leaderEpoch = mirrorLeaderEpoch(view, index);
+    const hint = { leaderId: session.services.linkNodeId, leaderEpoch };
+    return setLeader(refusal(index, fenced), hint, header.apiVersion);
+  }
+  if (place.log === null) return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
+  pass.logs.add(place.log);
+  const bytesLeft = Math.min(request.maxBytes, responseBytesMax) - pass.bytes;
+  return fetchFromLog(session, { view, place, log: place.log, partition, request, bytesLeft });
+}
+
+interface LogFetch {
+  readonly view: TopicView;
+  readonly place: PartitionView;
+  readonly log: MirrorLog;
+  readonly partition: FetchPartition;
+  readonly request: FetchRequest;
+  readonly bytesLeft: number;
+}
+
+async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<PartitionData> {
+  const { view, place, log, partition, request, bytesLeft } = fetch;
+  const index = partition.partition;
+  const diverging = divergence(log, partition);
+  if (diverging !== undefined) {
+    return createPartitionData({
+      partitionIndex: index,
+      highWatermark: log.visibleEnd,
+      lastStableOffset: log.lastStableOffset,
+      logStartOffset: log.logStart,
+      divergingEpoch: createEpochEndOffset(diverging),
+      abortedTransactions: null,
+      records: Buffer.alloc(0),
+    });
+  }
+  const offset = virtualOffset(partition.fetchOffset);
+  const extent = extentAt(place.timeline, offset) ?? lastExtent(place.timeline);
+  // An earlier native extent (after a fail-back) is the shell's: this version makes none and reads none.
+  if (extent.where === 'native') return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
+  let answer: ExtentAnswer;
+  try {
+    answer = await readExtent({
+      log,
+      extent,
+      offset,
+      readCommitted: request.isolationLevel === 1,
+      // One batch always passes while the answer has room, so that no client is stuck on a large one.
+      bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partition.partitionMaxBytes, bytesLeft)) : 0,
+    });
+  } catch (error) {
+    storageErrorCode(session.services, { topic: view.name, partition: index, log }, error);
+    answer = unreadable;
+  }
+  return fromExtent(index, answer);
+}
+
+/** The fencing that each leader does: older than ours 74, newer than ours 75. */
+export function epochError(requested: number, current: number): number {
+  if (requested < 0 || requested === current) return ErrorCode.NONE;
+  return requested < current ? ErrorCode.FENCED_LEADER_EPOCH : ErrorCode.UNKNOWN_LEADER_EPOCH;
+}
+
+/** Where the client's log and ours part, if its last fetched epoch says that they do. */
+export function divergence(
+  log: MirrorLog,
+  partition: FetchPartition,
+): { epoch: number; endOffset: bigint } | undefined {
+  const { lastFetchedEpoch, fetchOffset } = partition;
+  if (lastFetchedEpoch < 0) return undefined;
+  // Appended but not yet visible: not a divergence, the client only has to wait.
+  if (fetchOffset > log.visibleEnd && fetchOffset <= log.end) return undefined;
+  const { epoch, endOffset } = log.epochEnd(lastFetchedEpoch);
+  if (epoch < 0) return undefined;
+  return epoch < lastFetchedEpoch || endOffset < fetchOffset ? { epoch, endOffset } : undefined;
+}

@@ -1,0 +1,326 @@
+// A fetch at a virtual broker: which of its partitions the broker behind it answers (shifted or as they are),
+// which a copy answers, and which nobody here may; and the merging of both sides in the order of the request.
+// Refuses to know byte positions. Invariants: one partition's answer comes from one side only; a copy is left
+// for the shell only when no batch of it lies at or after the offset; a merged answer never has a session.
+import {
+  createFetchRequest,
+  createFetchTopic,
+  type FetchPartition,
+  type FetchRequest,
+  type FetchTopic,
+  fetchRequestCodec,
+} from '../../protocol/generated/fetch-request.ts';
+import {
+  createFetchResponse,
+  type FetchResponse,
+  fetchResponseCodec,
+  type PartitionData,
+} from '../../protocol/generated/fetch-response.ts';
+import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
+import type { Api } from '../cluster/cluster.ts';
+import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
+import {
+  currentLeaderEpochToNative,
+  extentAt,
+  type MirrorExtent,
+  type NativeExtent,
+} from '../timeline/timeline.ts';
+import { AclOperation, authorize } from './authorizer.ts';
+import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './extent-reader.ts';
+import {
+  addEndpoints,
+  currentLeaderFrom,
+  fromExtent,
+  hintFor,
+  inRequestOrder,
+  partitionKey,
+  refusal,
+  setLeader,
+} from './fetch-answers.ts';
+import {
+  knownHighWatermark,
+  partitionToNative,
+  type Replaced,
+  replacePartitions,
+  shiftFrame,
+} from './fetch-shift.ts';
+import type { SessionView } from './handler.ts';
+import { responseTo } from './messages.ts';
+import { leadersOf, responseBytesMax } from './mirror-fetch.ts';
+import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
+import {
+  isMirrored,
+  mirrorLeaderEpoch,
+  openNativeExtent,
+  topicStanding,
+} from './topic-standing.ts';
+
+/** `extent` null: an ordinary partition. */
+interface UpstreamPart {
+  readonly kind: 'upstream';
+  readonly extent: NativeExtent | null;
+}
+
+interface CopyPart {
+  readonly kind: 'copy';
+  readonly view: TopicView;
+  readonly place: PartitionView;
+  readonly mirror: MirrorExtent;
+  readonly native: NativeExtent;
+}
+
+interface RefusedPart {
+  readonly kind: 'refused';
+  readonly errorCode: number;
+  /** Whose leader the client should hear of. */
+  readonly view: TopicView | undefined;
+}
+
+type Part = UpstreamPart | CopyPart | RefusedPart;
+
+interface Item {
+  readonly topic: FetchTopic;
+  readonly partition: FetchPartition;
+  readonly part: Part;
+}
+
+export interface SplitFetch {
+  readonly items: readonly Item[];
+  /** Something that the broker behind us cannot answer. */
+  readonly hasLocal: boolean;
+  /** Something whose offsets have to be shifted. */
+  readonly hasShifted: boolean;
+}
+
+const asItIs: Part = { kind: 'upstream', extent: null };
+
+export function splitFetch(directory: TopicDirectory, request: FetchRequest): SplitFetch {
+  const items: Item[] = [];
+  let hasLocal = false;
+  let hasShifted = false;
+  for (const topic of request.topics) {
+    const standing = topicStanding(directory, { name: topic.topic, topicId: topic.topicId });
+    for (const partition of topic.partitions) {
+      let part = asItIs;
+      if (standing.kind === 'unsettled') {
+        const errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
+        part = { kind: 'refused', errorCode, view: undefined };
+      } else if (standing.kind === 'known') {
+        part = partOf(standing.view, partition);
+      }
+      items.push({ topic, partition, part });
+      if (part.kind !== 'upstream') hasLocal = true;
+      else if (part.extent !== null) hasShifted = true;
+    }
+  }
+  return { items, hasLocal, hasShifted };
+}
+
+function partOf(view: TopicView, partition: FetchPartition): Part {
+  const notLeader: Part = { kind: 'refused', errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER, view };
+  if (isMirrored(view)) return notLeader;
+  const place = view.partition(partition.partition);
+  if (place === undefined) return asItIs;
+  const native = openNativeExtent(place);
+  if (native === undefined) return notLeader;
+  const leaderEpoch = virtualEpoch(partition.currentLeaderEpoch);
+  if (currentLeaderEpochToNative(native, leaderEpoch) === 'fenced') {
+    return { kind: 'refused', errorCode: ErrorCode.FENCED_LEADER_EPOCH, view };
+  }
+  const extent = extentAt(place.timeline, virtualOffset(partition.fetchOffset));
+  if (extent === native) return { kind: 'upstream', extent: native };
+  if (extent?.where === 'mirror') return { kind: 'copy', view, place, mirror: extent, native };
+  // Below the first extent nothing ever was. An earlier native extent (after a fail-back) would be the
+  // shell's: this version makes none and reads none.
+  const isBelow = extent === undefined;
+  const errorCode = isBelow ? ErrorCode.OFFSET_OUT_OF_RANGE : ErrorCode.KAFKA_STORAGE_ERROR;
+  return { kind: 'refused', errorCode, view: undefined };
+}
+
+/** The request for the broker: only its own partitions, in native offsets. */
+export function upstreamRequest(request: FetchRequest, items: readonly Item[]): FetchRequest {
+  const topics = new Map<FetchTopic, FetchPartition[]>();
+  for (const { topic, partition, part } of items) {
+    if (part.kind !== 'upstream') continue;
+    const partitions = topics.get(topic) ?? [];
+    topics.set(topic, partitions);
+    partitions.push(part.extent === null ? partition : partitionToNative(part.extent, partition));
+  }
+  return createFetchRequest({
+    ...request,
+    topics: [...topics].map(([topic, partitions]) => createFetchTopic({ ...topic, partitions })),
+  });
+}
+
+/** Answers a full request that needs more than the broker behind us. */
+export async function fetchMerged(
+  session: SessionView,
+  header: RequestHeader,
+  request: FetchRequest,
+  split: SplitFetch,
+  versionUpstream: number,
+): Promise<readonly Buffer[]> {
+  const { answers, items, bytes } = await answerLocally(session, header, request, split);
+  const upstream = upstreamRequest(request, items);
+  let throttleTimeMs = 0;
+  let errorCode: number = ErrorCode.NONE;
+  if (upstream.topics.length > 0) {
+    // Sessionless, which also ends a session that the client may have had; and no wait once there is
+    // something to say.
+    upstream.sessionEpoch = -1;
+    upstream.forgottenTopicsData = [];
+    if (answers.size > 0) {
+      upstream.maxWaitMs = 0;
+      upstream.minBytes = 0;
+      upstream.maxBytes = Math.max(1, request.maxBytes - bytes);
+    }
+    const response = await session.callUpstream(
+      shiftedFetchApi(session, versionUpstream),
+      upstream,
+    );
+    throttleTimeMs = response.throttleTimeMs;
+    errorCode = response.errorCode;
+    for (const topic of response.responses) {
+      for (const data of topic.partitions)
+        answers.set(partitionKey(topic, data.partitionIndex), data);
+    }
+  }
+  const isRefused = errorCode !== ErrorCode.NONE;
+  const merged = createFetchResponse({
+    throttleTimeMs,
+    errorCode,
+    responses: isRefused ? [] : inRequestOrder(request.topics, answers),
+  });
+  addEndpoints(session.services, merged, header.apiVersion);
+  return responseTo(header, fetchResponseCodec, merged);
+}
+
+/** Fetch whose answers come out shifted. Leaders' endpoints are left out: we name our own. */
+function shiftedFetchApi(session: SessionView, version: number): Api<FetchRequest, FetchResponse> {
+  return {
+    key: 1,
+    name: 'Fetch',
+    versionMin: version,
+    versionMax: version,
+    encode: fetchRequestCodec.encode,
+    decode: (reader, chosen) => {
+      const start = reader.offset;
+      const frame = reader.buffer.subarray(0, reader.end);
+      const { replaced } = shiftFrame(session.services, frame, start, chosen);
+      const response = fetchResponseCodec.decode(reader, chosen);
+      replacePartitions(response, replaced, chosen);
+      response.nodeEndpoints = [];
+      return response;
+    },
+  };
+}
+
+interface LocalAnswers {
+  readonly answers: Map<string, PartitionData>;
+  /** As split, but copies that have nothing left are the broker's now. */
+  readonly items: readonly Item[];
+  readonly bytes: number;
+}
+
+async function answerLocally(
+  session: SessionView,
+  header: RequestHeader,
+  request: FetchRequest,
+  split: SplitFetch,
+): Promise<LocalAnswers> {
+  const answers = new Map<string, PartitionData>();
+  const items: Item[] = [];
+  const copied = split.items.flatMap(({ part }) => (part.kind === 'copy' ? [part.view.name] : []));
+  const verdicts = await authorize(session, copied, AclOperation.READ);
+  let bytes = 0;
+  for (const item of split.items) {
+    const { topic, partition, part } = item;
+    items.push(item);
+    if (part.kind !== 'copy') continue;
+    const key = partitionKey(topic, partition.partition);
+    const verdict = verdicts.get(part.view.name) ?? ErrorCode.NOT_LEADER_OR_FOLLOWER;
+    if (verdict !== ErrorCode.NONE) {
+      answers.set(key, refusal(partition.partition, verdict));
+      continue;
+    }
+    const bytesLeft = Math.min(request.maxBytes, responseBytesMax) - bytes;
+    const data = await readCopy(session, request, partition, part, bytesLeft);
+    if (data === 'exhausted') {
+      items[items.length - 1] = atShellStart(item, part);
+    } else {
+      answers.set(key, data);
+      bytes += data.records?.length ?? 0;
+    }
+  }
+  await answerRefused(session, header, split, answers);
+  return { answers, items, bytes };
+}
+
+/** A gap at the copy's end: the shell goes on at n. */
+function atShellStart(item: Item, part: CopyPart): Item {
+  const partition = { ...item.partition, fetchOffset: part.native.start };
+  return { ...item, partition, part: { kind: 'upstream', extent: part.native } };
+}
+
+async function readCopy(
+  session: SessionView,
+  request: FetchRequest,
+  partition: FetchPartition,
+  part: CopyPart,
+  bytesLeft: number,
+): Promise<PartitionData | 'exhausted'> {
+  const { services } = session;
+  const { view, place, mirror, native } = part;
+  const index = partition.partition;
+  let answer: ExtentAnswer = unreadable;
+  if (place.log !== null) {
+    try {
+      answer = await readExtent({
+        log: place.log,
+        extent: mirror,
+        offset: partition.fetchOffset,
+        readCommitted: request.isolationLevel === 1,
+        bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partition.partitionMaxBytes, bytesLeft)) : 0,
+      });
+    } catch (error) {
+      storageErrorCode(services, { topic: view.name, partition: index, log: place.log }, error);
+    }
+  }
+  if (answer.isExhausted) return 'exhausted';
+  const data = fromExtent(index, answer);
+  if (answer.errorCode === ErrorCode.NONE) {
+    data.highWatermark = knownHighWatermark(services, view.topicId, index, native);
+    data.lastStableOffset = native.start;
+  }
+  return data;
+}
+
+/** 6 for mirrors names the link node; 74 names the shell's leader, when the destination tells it. */
+async function answerRefused(
+  session: SessionView,
+  header: RequestHeader,
+  split: SplitFetch,
+  answers: Map<string, PartitionData>,
+): Promise<void> {
+  const fenced = new Set<string>();
+  for (const { part } of split.items) {
+    const isShells = part.kind === 'refused' && part.view !== undefined && !isMirrored(part.view);
+    if (isShells && part.view !== undefined) fenced.add(part.view.name);
+  }
+  const canHint = header.apiVersion >= currentLeaderFrom;
+  const hints = canHint && fenced.size > 0 ? await leadersOf(session, fenced) : undefined;
+  for (const { topic, partition, part } of split.items) {
+    if (part.kind !== 'refused') continue;
+    const index = partition.partition;
+    const { errorCode, view } = part;
+    let hint: Replaced['hint'];
+    if (view !== undefined && isMirrored(view)) {
+      const leaderEpoch = mirrorLeaderEpoch(view, index);
+      hint = { leaderId: session.services.linkNodeId, leaderEpoch };
+    } else if (view !== undefined) {
+      hint = hintFor(hints, view.name, index);
+    }
+    const data = setLeader(refusal(index, errorCode), hint, header.apiVersion);
+    answers.set(partitionKey(topic, index), data);
+  }
+}
