@@ -1,0 +1,80 @@
+// The repository's files as the tidy test sees them, and what they import.
+//
+// Owns: the walk (without what is generated, installed or built) and the resolution of relative
+// imports. Refuses to know any rule.
+// Invariant: paths are relative to the root, with forward slashes.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { rootDirectory } from '../helpers/repository.ts';
+
+export interface SourceFile {
+  path: string;
+  text: string;
+}
+
+const skippedFolders = new Set(['node_modules', 'dist', '.git', '.cache', '__pycache__']);
+const binaryEndings = /\.(png|jpg|gif|ico|bin|jar|class|gz|zst|woff2)$/;
+
+function walk(folder: string, found: string[]): string[] {
+  for (const entry of readdirSync(path.join(rootDirectory, folder), { withFileTypes: true })) {
+    const name = path.posix.join(folder, entry.name);
+    if (entry.isDirectory() && !skippedFolders.has(entry.name)) walk(name, found);
+    if (entry.isFile() && !binaryEndings.test(entry.name)) found.push(name);
+  }
+  return found;
+}
+
+/** All text files of the repository. */
+export function allFiles(): SourceFile[] {
+  return walk('', []).map((name) => ({
+    path: name,
+    text: readFileSync(path.join(rootDirectory, name), 'utf8'),
+  }));
+}
+
+const codeFolders = /^(protocol|storage|src|test|bench|demo|scripts|bin)\//;
+
+/** Code written by hand. */
+export function isCode(file: SourceFile): boolean {
+  return codeFolders.test(file.path) && /\.(ts|js)$/.test(file.path) && !isGenerated(file.path);
+}
+
+export function isGenerated(name: string): boolean {
+  return name.startsWith('protocol/generated/') || name.endsWith('.generated.ts');
+}
+
+const importForms = [
+  /^\s*(?:import|export)\b[^'"`;]*?\bfrom\s+'([^']+)'/gm,
+  /^\s*import\s+'([^']+)'/gm,
+  /\bimport\(\s*'([^']+)'\s*\)/g,
+  /\bnew URL\(\s*'(\.[^']+)'/g,
+];
+
+/** What a file imports, as written: static, dynamic, type-only, and files named for workers. */
+export function importsOf(text: string): string[] {
+  return importForms.flatMap((form) => [...text.matchAll(form)].map((match) => match[1] ?? ''));
+}
+
+/** The file that a relative import names; undefined for packages and Node's modules. */
+export function resolveImport(from: string, specifier: string): string | undefined {
+  if (!specifier.startsWith('.')) return undefined;
+  return path.posix.join(path.posix.dirname(from), specifier);
+}
+
+/** Every file that can be reached by imports from the given ones. */
+export function reachableFrom(entries: readonly string[]): Set<string> {
+  const seen = new Set<string>();
+  const open = [...entries];
+  for (let name = open.pop(); name !== undefined; name = open.pop()) {
+    const file = path.join(rootDirectory, name);
+    if (seen.has(name) || !existsSync(file)) continue;
+    seen.add(name);
+    if (!/\.(ts|js)$/.test(name)) continue;
+    for (const specifier of importsOf(readFileSync(file, 'utf8'))) {
+      const target = resolveImport(name, specifier);
+      if (target !== undefined) open.push(target);
+    }
+  }
+  return seen;
+}
