@@ -1,11 +1,16 @@
 // Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole of a mirror's
 // status, commands over topics of any link with a deadline, cancel, groups, status, state export.
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { MirrorCommand, MirrorCommandResult, MirrorStatus } from '../link/service.ts';
+import { isSensitiveSetting } from '../config/client-settings.ts';
+import type {
+  LinkStatus,
+  MirrorCommand,
+  MirrorCommandResult,
+  MirrorStatus,
+} from '../link/service.ts';
 import { scrubSecrets } from '../observe/scrub.ts';
 import { RequestError } from './errors.ts';
 import { waitForEvents } from './event-wait.ts';
-import { withSnakeCaseNames } from './json.ts';
 import { missingLink } from './present.ts';
 import { actorOf } from './request.ts';
 import { stateFilter } from './routes-mirrors.ts';
@@ -37,7 +42,7 @@ const eventRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, opti
       },
     },
     async (request) => {
-      const { since, wait_ms: waitMs, limit } = request.query;
+      const { since, waitMs, limit } = request.query;
       const all = await waitForEvents(services.events, {
         since,
         waitMs,
@@ -45,17 +50,57 @@ const eventRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, opti
       });
       const shown = all.slice(0, limit);
       return {
-        instance_id: services.instanceId,
-        last_id: shown.at(-1)?.id ?? since,
+        instanceId: services.instanceId,
+        lastId: shown.at(-1)?.id ?? since,
         events: shown.map((event) => ({
           id: event.id,
-          time_ms: event.timeMs,
+          timeMs: event.timeMs,
           level: event.level,
           event: event.event,
           message: scrubSecrets(event.message),
           fields: event.fields,
         })),
       };
+    },
+  );
+};
+
+/** A link as our own API shows it; values of sensitive settings are left out. */
+function presentOwnLink(status: LinkStatus): object {
+  const { record, linkState, linkError, linkErrorMessage, ...rest } = status;
+  const configs = Object.entries(record.configs).map(
+    ([name, value]) => [name, isSensitiveSetting(name) ? '' : value] as const,
+  );
+  return {
+    name: record.name,
+    linkId: record.linkId,
+    sourceClusterId: record.sourceClusterId,
+    state: linkState,
+    error: linkError,
+    errorMessage: linkErrorMessage,
+    configs: Object.fromEntries(configs),
+    createdTimeMs: record.createdTimeMs,
+    ...rest,
+  };
+}
+
+const linkReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  app.get('/links', { schema: { summary: 'All links', operationId: 'listLinks' } }, async () => ({
+    links: services.links.listLinks().map(presentOwnLink),
+  }));
+
+  app.get(
+    '/links/:link',
+    {
+      schema: {
+        summary: 'One link with its settings and tasks',
+        operationId: 'getLink',
+        params: schemas.ownLinkParams,
+      },
+    },
+    async (request) => {
+      checkLink(services, request.params.link);
+      return presentOwnLink(services.links.describeLink(request.params.link));
     },
   );
 };
@@ -77,7 +122,7 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
         throw new RequestError(404, 404, `There is no receipt ${request.params.id}.`);
       }
       const { kind: _, ...shown } = receipt;
-      return withSnakeCaseNames(shown);
+      return shown;
     },
   );
 
@@ -93,7 +138,7 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
     },
     async (request) => {
       checkLink(services, request.params.link);
-      return { groups: withSnakeCaseNames(services.links.listGroups(request.params.link)) };
+      return { groups: services.links.listGroups(request.params.link) };
     },
   );
 
@@ -103,8 +148,7 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
     async () => {
       const [status, ready] = await Promise.all([services.status(), services.health.ready()]);
       const links = services.health.links();
-      const shown = withSnakeCaseNames(status) as object;
-      return { ...shown, healthy: ready.healthy && links.healthy, ready, links };
+      return { ...status, healthy: ready.healthy && links.healthy, ready, links };
     },
   );
 
@@ -132,7 +176,7 @@ const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
     async (request) => {
       const { link, status } = request.query;
       if (link !== undefined) checkLink(services, link);
-      return { mirrors: withSnakeCaseNames(links.listMirrors(link).filter(stateFilter(status))) };
+      return { mirrors: links.listMirrors(link).filter(stateFilter(status)) };
     },
   );
 
@@ -146,21 +190,21 @@ const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
         response: schemas.answer(schemas.ownMirrorData),
       },
     },
-    async (request) => withSnakeCaseNames(links.describeMirror(request.params.topic)),
+    async (request) => links.describeMirror(request.params.topic),
   );
 
   app.delete(
     '/mirrors/:topic',
     {
       schema: {
-        summary: 'End a mirror; its topic is deleted unless keep_topic is given',
+        summary: 'End a mirror; its topic is deleted unless keepTopic is given',
         operationId: 'deleteMirror',
         params: schemas.ownTopicParams,
-        querystring: schemas.deleteTopicQuery,
+        querystring: schemas.deleteMirrorQuery,
       },
     },
     async (request, reply) => {
-      const { keep_topic: keepTopic, validate_only: validateOnly } = request.query;
+      const { keepTopic, validateOnly } = request.query;
       const options = { keepTopic, validateOnly, actor: actorOf(request) };
       await links.deleteMirror(request.params.topic, options);
       return reply.code(204).send();
@@ -173,11 +217,11 @@ function presentResult(result: MirrorCommandResult): object {
     topic: row.topic,
     state: row.state,
     error: row.error === null ? null : { code: row.error.code, message: row.error.message },
-    partitions: withSnakeCaseNames(row.partitions),
+    partitions: row.partitions,
   }));
   if (result.receipt === null) return { rows, receipt: null };
   const { kind: _, ...receipt } = result.receipt;
-  return { rows, receipt: withSnakeCaseNames(receipt) };
+  return { rows, receipt: receipt };
 }
 
 interface CommandBody {
@@ -210,15 +254,15 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
         schema: {
           summary: `${command} mirrors, by topic or all of a link`,
           operationId: `${command}Mirrors`,
-          querystring: schemas.validateOnlyQuery,
+          querystring: schemas.ownValidateOnlyQuery,
           body: schemas.commandBody,
           response: schemas.answer(schemas.commandData),
         },
       },
       async (request) => {
         const { body } = request;
-        if (body.deadline_ms !== undefined && command !== 'promote') {
-          throw new RequestError(400, 400, 'deadline_ms: only promote has a deadline.');
+        if (body.deadlineMs !== undefined && command !== 'promote') {
+          throw new RequestError(400, 400, 'deadlineMs: only promote has a deadline.');
         }
         const topics = commandTopics(services, body);
         if (topics.length === 0) return { rows: [], receipt: null };
@@ -226,9 +270,9 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
           command,
           link: body.link ?? null,
           topics,
-          validateOnly: request.query.validate_only,
+          validateOnly: request.query.validateOnly,
           actor: actorOf(request),
-          ...(body.deadline_ms === undefined ? {} : { deadlineMs: body.deadline_ms }),
+          ...(body.deadlineMs === undefined ? {} : { deadlineMs: body.deadlineMs }),
         });
         return presentResult(result);
       },
@@ -240,6 +284,7 @@ export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
   // Fastify would apply a prefix among the options once more.
   const inner = { ...options, prefix: '' };
   await app.register(eventRoutes, inner);
+  await app.register(linkReadRoutes, inner);
   await app.register(readRoutes, inner);
   await app.register(mirrorReadRoutes, inner);
   await app.register(commandRoutes, inner);

@@ -173,11 +173,13 @@ export const alterMirrorsData = Type.Object({
   receipt_id: nullable(text),
 });
 
-// Our own, under /causeway/v1.
+// Our own, under /causeway/v1, in camelCase.
+export const ownValidateOnlyQuery = Type.Object({ validateOnly: flag }, closed);
+export const deleteMirrorQuery = Type.Object({ keepTopic: flag, validateOnly: flag }, closed);
 export const eventsQuery = Type.Object(
   {
     since: Type.Integer({ minimum: 0, default: 0 }),
-    wait_ms: Type.Integer({ minimum: 0, maximum: 60_000, default: 0 }),
+    waitMs: Type.Integer({ minimum: 0, maximum: 60_000, default: 0 }),
     limit: Type.Integer({ minimum: 1, maximum: 10_000, default: 1000 }),
   },
   closed,
@@ -194,31 +196,31 @@ export const commandBody = Type.Object(
     topics: Type.Optional(Type.Array(text)),
     link: Type.Optional(nullable(text)),
     all: Type.Optional(Type.Boolean()),
-    deadline_ms: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })),
+    deadlineMs: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })),
   },
   closed,
 );
 export const partitionData = Type.Object({
   partition: int32,
-  log_start: int64,
-  mirror_end: int64,
-  source_end: int64,
-  lag_records: nullable(int64),
-  lag_seconds: nullable(Type.Number()),
-  is_stalled: Type.Boolean(),
-  stall_cause: nullable(text),
+  logStart: int64,
+  mirrorEnd: int64,
+  sourceEnd: int64,
+  lagRecords: nullable(int64),
+  lagSeconds: nullable(Type.Number()),
+  isStalled: Type.Boolean(),
+  stallCause: nullable(text),
 });
 const coded = Type.Object({ code: text, message: text });
 export const ownMirrorData = Type.Object({
   name: text,
-  topic_id: nullable(text),
+  topicId: nullable(text),
   link: text,
-  source_topic: text,
+  sourceTopic: text,
   state: text,
   phase: nullable(text),
-  state_time_ms: int64,
+  stateTimeMs: int64,
   error: nullable(coded),
-  stopped_by: nullable(text),
+  stoppedBy: nullable(text),
   partitions: Type.Array(partitionData),
   blocking: Type.Array(coded),
 });
@@ -226,7 +228,7 @@ export const receiptData = Type.Object({
   id: text,
   command: text,
   actor: text,
-  time_ms: int64,
+  timeMs: int64,
   topics: Type.Array(
     Type.Object({
       topic: text,
@@ -234,13 +236,13 @@ export const receiptData = Type.Object({
       partitions: Type.Array(
         Type.Object({
           partition: int32,
-          virtual_end: int64,
-          native_end: int64,
-          first_epoch: int32,
-          source_end: int64,
-          lost_records: int64,
-          last_contact_time_ms: int64,
-          aborted_transactions: int32,
+          virtualEnd: int64,
+          nativeEnd: int64,
+          firstEpoch: int32,
+          sourceEnd: int64,
+          lostRecords: int64,
+          lastContactTimeMs: int64,
+          abortedTransactions: int32,
         }),
       ),
     }),
@@ -261,21 +263,21 @@ export const groupData = Type.Object({
   group: text,
   topic: text,
   partition: int32,
-  source_offset: int64,
-  destination_offset: int64,
+  sourceOffset: int64,
+  destinationOffset: int64,
   held: nullable(text),
 });
 export const eventData = Type.Object({
   id: int64,
-  time_ms: int64,
+  timeMs: int64,
   level: text,
   event: text,
   message: text,
   fields: Type.Record(Type.String(), Type.Unknown()),
 });
 export const eventsData = Type.Object({
-  instance_id: text,
-  last_id: int64,
+  instanceId: text,
+  lastId: int64,
   events: Type.Array(eventData),
 });
 export const healthData = Type.Object({

@@ -27,8 +27,8 @@ after(async () => {
 });
 
 interface EventsAnswer {
-  instance_id: string;
-  last_id: number;
+  instanceId: string;
+  lastId: number;
   events: { id: number; event: string; message: string }[];
 }
 
@@ -46,12 +46,12 @@ test('events come after an id, oldest first, at most as many as asked for', asyn
   for (const name of ['a', 'b', 'c']) services.events.info(name, `Event ${name}.`, { link: 'dr' });
   const { body } = await get('/causeway/v1/events?since=1&limit=1');
   assert.deepEqual(body, {
-    instance_id: 'instance-1',
-    last_id: 2,
+    instanceId: 'instance-1',
+    lastId: 2,
     events: [
       {
         id: 2,
-        time_ms: 1_700_000_000_000,
+        timeMs: 1_700_000_000_000,
         level: 'info',
         event: 'b',
         message: 'Event b.',
@@ -70,7 +70,7 @@ test('a long poll answers with the event that comes', async () => {
       return subscribe(listener);
     };
   });
-  const polled = get('/causeway/v1/events?since=1&wait_ms=60000');
+  const polled = get('/causeway/v1/events?since=1&waitMs=60000');
   await subscribed;
   services.events.warn('during', 'During.');
   const answer = (await polled).body as EventsAnswer;
@@ -81,7 +81,7 @@ test('a long poll answers with the event that comes', async () => {
 });
 
 test('a long poll ends when its time is over and when the server closes', async () => {
-  const short = (await get('/causeway/v1/events?wait_ms=20')).body as EventsAnswer;
+  const short = (await get('/causeway/v1/events?waitMs=20')).body as EventsAnswer;
   assert.deepEqual(short.events, []);
   const server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
   const subscribed = new Promise<void>((resolve) => {
@@ -92,7 +92,7 @@ test('a long poll ends when its time is over and when the server closes', async 
     };
   });
   const startedAt = performance.now();
-  const polled = fetch(`${server.url}/causeway/v1/events?wait_ms=60000`).then(
+  const polled = fetch(`${server.url}/causeway/v1/events?waitMs=60000`).then(
     (response) => response.status,
     () => 0,
   );
@@ -104,7 +104,7 @@ test('a long poll ends when its time is over and when the server closes', async 
 
 test('a command over topics of any link is one call, with its deadline', async () => {
   services.links.mirrors.set('orders', mirrorStatus('orders'));
-  const payload = { topics: ['orders', 'gone'], deadline_ms: 60_000 };
+  const payload = { topics: ['orders', 'gone'], deadlineMs: 60_000 };
   const { status, body } = await post('/causeway/v1/mirrors:promote', payload);
   assert.equal(status, 200);
   const { rows } = body as { rows: { topic: string; state: string; error: unknown }[] };
@@ -135,7 +135,7 @@ test('all of a link leaves out what is stopped; a failover gives its receipt', a
     id: 'r-1',
     command: 'failover',
     actor: 'admin-api (127.0.0.1)',
-    time_ms: 1_700_000_000_000,
+    timeMs: 1_700_000_000_000,
     topics: [
       {
         topic: 'orders',
@@ -143,13 +143,13 @@ test('all of a link leaves out what is stopped; a failover gives its receipt', a
         partitions: [
           {
             partition: 0,
-            virtual_end: 91,
-            native_end: 0,
-            first_epoch: 1,
-            source_end: 100,
-            lost_records: 10,
-            last_contact_time_ms: 1_699_999_999_000,
-            aborted_transactions: 1,
+            virtualEnd: 91,
+            nativeEnd: 0,
+            firstEpoch: 1,
+            sourceEnd: 100,
+            lostRecords: 10,
+            lastContactTimeMs: 1_699_999_999_000,
+            abortedTransactions: 1,
           },
         ],
       },
@@ -164,7 +164,7 @@ test('R18: commands that say too little or too much change nothing', async () =>
     ['promote', {}],
     ['promote', { all: true }],
     ['promote', { all: true, link: 'dr', topics: ['orders'] }],
-    ['pause', { topics: ['orders'], deadline_ms: 5000 }],
+    ['pause', { topics: ['orders'], deadlineMs: 5000 }],
     ['pause', { topic: ['orders'] }],
   ] as const) {
     const { status } = await post(`/causeway/v1/mirrors:${command}`, payload);
@@ -174,6 +174,29 @@ test('R18: commands that say too little or too much change nothing', async () =>
   assert.equal(services.links.calls.length, 0);
 });
 
+test('links are shown whole; R17: without the values of secrets', async () => {
+  const status = linkStatus('dr');
+  const configs = { 'bootstrap.servers': 'source:9092', 'ssl.key.password': 'hunter2' };
+  services.links.links.set('dr', { ...status, record: { ...status.record, configs } });
+  const { body } = await get('/causeway/v1/links/dr');
+  assert.deepEqual(body, {
+    name: 'dr',
+    linkId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    sourceClusterId: 'source-cluster-id',
+    state: 'ACTIVE',
+    error: 'NO_ERROR',
+    errorMessage: null,
+    configs: { 'bootstrap.servers': 'source:9092', 'ssl.key.password': '' },
+    createdTimeMs: 1,
+    topicNames: [],
+    lastContactTimeMs: 5000,
+    rpoSeconds: 0.25,
+    tasks: [{ name: 'ConsumerOffsetSync', state: 'ACTIVE', errors: [], lastSuccessTimeMs: 5000 }],
+  });
+  assert.deepEqual((await get('/causeway/v1/links')).body, { links: [body] });
+  assert.equal((await get('/causeway/v1/links/none')).status, 404);
+});
+
 test('groups, state and status are shown', async () => {
   assert.deepEqual((await get('/causeway/v1/links/dr/groups')).body, {
     groups: [
@@ -181,8 +204,8 @@ test('groups, state and status are shown', async () => {
         group: 'billing',
         topic: 'orders',
         partition: 0,
-        source_offset: 42,
-        destination_offset: 40,
+        sourceOffset: 42,
+        destinationOffset: 40,
         held: 'clamped',
       },
     ],

@@ -261,8 +261,8 @@ test('R15: a lag that is not known is never shown as 0', async () => {
   const rest = await call('GET', `${root}/links/dr/mirrors/orders`);
   assert.equal((rest.body as { mirror_lags: { lag: number }[] }).mirror_lags[0]?.lag, -1);
   const own = await call('GET', '/causeway/v1/mirrors/orders');
-  const { partitions: shown } = own.body as { partitions: { lag_records: unknown }[] };
-  assert.equal(shown[0]?.lag_records, null);
+  const { partitions: shown } = own.body as { partitions: { lagRecords: unknown }[] };
+  assert.equal(shown[0]?.lagRecords, null);
 });
 
 test('offsets beyond 2^53 are exact', async () => {
