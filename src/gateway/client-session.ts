@@ -1,0 +1,486 @@
+// One client connection and its upstream: requests in order to their handlers, answers in order back. Owns both
+// sockets' flow (what may be read when), the start of the upstream, and the end of both. Refuses to know any
+// API but the first exchange. Invariants: one disposition at a time, so that order is kept (R13); reading one
+// side stops while the other is full, so that memory is bounded (R14); what was sent is flushed before a FIN
+// is passed on.
+import type { Socket } from 'node:net';
+import {
+  ApiKey,
+  decodeRequestHeader,
+  decodeResponseHeader,
+  encodeRequestFrame,
+  FrameCollector,
+  Reader,
+  type RequestHeader,
+} from '../../protocol/index.ts';
+import {
+  type Api,
+  ClusterError,
+  type ClusterErrorCode,
+  type VersionRange,
+} from '../cluster/cluster.ts';
+import { describeForeignBytes } from './foreign-bytes.ts';
+import type { Disposition, GatewayServices, ListenerRole, RequestContext } from './handler.ts';
+import {
+  answerApiVersions,
+  apiVersionsTooNew,
+  type LearnedVersions,
+  learnApiVersions,
+  type VersionLearner,
+} from './handlers/api-versions.ts';
+import {
+  heldResponseBytesMax,
+  lingerMs,
+  requestBytesMaxDefault,
+  requestsInFlightMax,
+} from './limits.ts';
+import { framed } from './messages.ts';
+import { ResponseQueue, type ResponseSlot } from './response-queue.ts';
+import type { Router } from './router.ts';
+import { Upstream } from './upstream.ts';
+
+export interface SessionOptions {
+  readonly role: ListenerRole;
+  readonly services: GatewayServices;
+  readonly router: Router;
+  /** Connects to the broker behind this listener, or to any. */
+  connect(): Promise<Socket>;
+  /** Called once, when everything is over. */
+  onClosed(summary: SessionSummary): void;
+  readonly requestBytesMax?: number;
+}
+
+export interface SessionSummary {
+  readonly client: string;
+  readonly upstreamLocalPort: number;
+  readonly clientId: string | null;
+  readonly software: string | null;
+  readonly bytesFromClient: number;
+  readonly bytesToClient: number;
+  readonly reason: string;
+  /** Something was wrong, not just over. */
+  readonly isFault: boolean;
+}
+
+/** Own requests are told apart by nothing but order; the ids only help to read a packet capture. */
+const ownCorrelationIdFirst = 0x40000000;
+
+const noVersions: ReadonlyMap<number, VersionRange> = new Map();
+
+export class ClientSession implements VersionLearner {
+  readonly role: ListenerRole;
+  readonly services: GatewayServices;
+  readonly scratch = new Map<symbol, unknown>();
+  readonly #options: SessionOptions;
+  readonly #client: Socket;
+  readonly #clientAddress: string;
+  readonly #collector: FrameCollector;
+  readonly #queue: ResponseQueue;
+  readonly #closed = new AbortController();
+  /** Whole requests that were read and not yet handled. */
+  readonly #requests: Buffer[] = [];
+  #upstream: Upstream | undefined;
+  #upstreamVersions = noVersions;
+  /** A request is being dealt with that holds up those behind it. */
+  #isBusy = false;
+  #isPumping = false;
+  #isFirstChunk = true;
+  #isInputOver = false;
+  #isUpstreamOver = false;
+  #rewritesPending = 0;
+  /** Set when the connection is to end once the answers that are due have been written. */
+  #endReason: string | null = null;
+  #isFault = false;
+  #isOver = false;
+  #nextCorrelationId = ownCorrelationIdFirst;
+  #clientId: string | null = null;
+  #software: string | null = null;
+
+  constructor(client: Socket, options: SessionOptions) {
+    this.role = options.role;
+    this.services = options.services;
+    this.#options = options;
+    this.#client = client;
+    this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
+    const frameBytesMax = options.requestBytesMax ?? requestBytesMaxDefault;
+    this.#collector = new FrameCollector({ frameBytesMax });
+    this.#queue = new ResponseQueue((chunk) => {
+      if (!this.#isOver && !client.destroyed) client.write(chunk);
+    });
+    client.setNoDelay(true);
+    client.on('data', (chunk: Buffer) => this.#onClientData(chunk));
+    client.on('end', () => this.#onClientEnd());
+    client.on('drain', () => this.#advance());
+    client.on('error', (error) => this.#finish(`client: ${error.message}`));
+    client.on('close', () => this.#finish('client closed'));
+  }
+
+  get upstreamVersions(): ReadonlyMap<number, VersionRange> {
+    return this.#upstreamVersions;
+  }
+
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  get bytesFromClient(): number {
+    return this.#client.bytesRead;
+  }
+
+  get bytesToClient(): number {
+    return this.#client.bytesWritten;
+  }
+
+  callUpstream<Request, Response>(
+    api: Api<Request, Response>,
+    request: Request | ((version: number) => Request),
+    options: { versionMax?: number } = {},
+  ): Promise<Response> {
+    const upstream = this.#upstream;
+    if (upstream === undefined || this.#isUpstreamOver || this.#isOver) {
+      return Promise.reject(notSent('CLOSED', 'there is no connection to the destination'));
+    }
+    const range = this.#upstreamVersions.get(api.key);
+    if (range === undefined && api.key !== ApiKey.ApiVersions) {
+      return Promise.reject(notSent('UNSUPPORTED', `the broker does not have ${api.name}`));
+    }
+    const apiVersion = Math.min(
+      options.versionMax ?? api.versionMax,
+      api.versionMax,
+      range?.max ?? api.versionMax,
+    );
+    if (apiVersion < Math.max(api.versionMin, range?.min ?? 0)) {
+      const message = `no common version of ${api.name} with the broker`;
+      return Promise.reject(notSent('UNSUPPORTED', message));
+    }
+    const body =
+      typeof request === 'function'
+        ? (request as (version: number) => Request)(apiVersion)
+        : request;
+    const correlationId = this.#nextCorrelationId++;
+    const header = { apiKey: api.key, apiVersion, correlationId, clientId: this.#clientId };
+    const chunks = encodeRequestFrame(header, (writer) => api.encode(writer, body, apiVersion));
+    return new Promise((resolve, reject) => {
+      const deliver = (frame: Buffer): void => {
+        try {
+          const reader = new Reader(frame);
+          decodeResponseHeader(reader, api.key, apiVersion);
+          resolve(api.decode(reader, apiVersion));
+        } catch (cause) {
+          const message = `the answer to ${api.name} cannot be decoded: ${messageOf(cause)}`;
+          reject(new ClusterError('PROTOCOL', message, { cause, maybeSent: true }));
+        }
+      };
+      upstream.send(chunks, { kind: 'collect', correlationId, deliver, abandon: reject });
+    });
+  }
+
+  /** What the first exchange told: from then on requests are checked against it. */
+  learn(versions: LearnedVersions): void {
+    this.#upstreamVersions = versions.ranges;
+  }
+
+  noteSoftware(name: string, version: string): void {
+    this.#software = version === '' ? name : `${name}/${version}`;
+  }
+
+  /** Orderly: answers that are due go out first. */
+  shutdown(reason: string): void {
+    this.#endReason ??= reason;
+    this.#closed.abort();
+    this.#advance();
+  }
+
+  destroy(reason: string): void {
+    this.#finish(reason);
+  }
+
+  #onClientData(chunk: Buffer): void {
+    if (this.#endReason !== null || this.#isOver) return;
+    try {
+      const foreign = this.#isFirstChunk ? describeForeignBytes(chunk) : null;
+      this.#isFirstChunk = false;
+      if (foreign !== null) {
+        this.#end(foreign);
+        return;
+      }
+      this.#requests.push(...this.#collector.push(chunk));
+    } catch (error) {
+      this.#end(messageOf(error));
+      return;
+    }
+    this.#advance();
+  }
+
+  #onClientEnd(): void {
+    this.#isInputOver = true;
+    // Whoever half-closes is leaving: a parked long poll must not hold up what it sent before the FIN.
+    this.#closed.abort();
+    this.#advance();
+  }
+
+  /** Handles what can be handled now, then decides what may be read. Safe to call at any time. */
+  #advance(): void {
+    if (this.#isPumping || this.#isOver) return;
+    this.#isPumping = true;
+    this.#client.cork();
+    this.#upstream?.cork();
+    const upstream = this.#upstream;
+    try {
+      while (this.#mayHandle()) {
+        const frame = this.#requests.shift();
+        if (frame === undefined) break;
+        this.#handle(frame);
+      }
+    } catch (error) {
+      this.#end(messageOf(error));
+    } finally {
+      upstream?.uncork();
+      this.#client.uncork();
+      this.#isPumping = false;
+    }
+    this.#settle();
+  }
+
+  #mayHandle(): boolean {
+    return (
+      !this.#isBusy &&
+      !this.#isOver &&
+      this.#endReason === null &&
+      !this.#isUpstreamOver &&
+      !this.#client.writableNeedDrain &&
+      !this.#upstream?.needsDrain &&
+      this.#queue.length < requestsInFlightMax
+    );
+  }
+
+  /** Pauses and resumes both sides, and ends what is over. */
+  #settle(): void {
+    if (this.#isOver) return;
+    const isAllHandled = this.#requests.length === 0 && !this.#isBusy;
+    if (this.#endReason !== null && this.#queue.length === 0) {
+      this.#close(this.#endReason);
+      return;
+    }
+    if (this.#isUpstreamOver && this.#rewritesPending === 0 && !this.#isBusy) {
+      this.#cutIfHalfAnswered();
+      this.#close('the broker closed the connection');
+      return;
+    }
+    if (this.#isInputOver && isAllHandled) {
+      if (this.#upstream === undefined) {
+        this.#close('client closed');
+        return;
+      }
+      if (this.#rewritesPending === 0) this.#upstream.end();
+    }
+    if (isAllHandled && this.#mayHandle()) this.#client.resume();
+    else if (this.#endReason === null) this.#client.pause();
+    const isFull =
+      this.#client.writableNeedDrain ||
+      (this.#queue.heldBytes > heldResponseBytesMax && this.#upstream?.callsPending === 0);
+    if (isFull) this.#upstream?.pause();
+    else this.#upstream?.resume();
+  }
+
+  #handle(frame: Buffer): void {
+    const tooNew = apiVersionsTooNew(frame);
+    if (tooNew !== null) {
+      this.#answer(Promise.resolve(tooNew));
+      return;
+    }
+    const reader = new Reader(frame);
+    const header = decodeRequestHeader(reader);
+    this.#clientId = header.clientId;
+    if (this.#upstream === undefined) {
+      this.#holdUp(this.#start(), frame);
+      return;
+    }
+    if (header.apiKey !== ApiKey.ApiVersions && this.#upstreamVersions.size === 0) {
+      this.#holdUp(learnApiVersions(this), frame);
+      return;
+    }
+    const context: RequestContext = { session: this, header, frame, bodyOffset: reader.offset };
+    if (header.apiKey === ApiKey.ApiVersions) {
+      this.#answer(answerApiVersions(this, context));
+      return;
+    }
+    const route = this.#options.router.route(header, this.#upstreamVersions);
+    if (route.kind === 'refused') {
+      this.#end(route.reason);
+      return;
+    }
+    this.#dispose(header, frame, route.handler(context));
+  }
+
+  /** Does something first, then handles the frame again. */
+  #holdUp(first: Promise<void>, frame: Buffer): void {
+    this.#isBusy = true;
+    first.then(
+      () => {
+        this.#isBusy = false;
+        this.#requests.unshift(frame);
+        this.#advance();
+      },
+      (error) => {
+        this.#isBusy = false;
+        this.#close(messageOf(error));
+      },
+    );
+  }
+
+  async #start(): Promise<void> {
+    const socket = await this.#options.connect();
+    if (this.#isOver) {
+      socket.destroy();
+      return;
+    }
+    this.#upstream = new Upstream(socket, {
+      onBeforeRead: () => this.#client.cork(),
+      onProgress: () => {
+        this.#client.uncork();
+        this.#advance();
+      },
+      onDrain: () => this.#advance(),
+      onEnd: () => {
+        this.#isUpstreamOver = true;
+        this.#closed.abort();
+        this.#advance();
+      },
+      onFault: (error) => this.#onUpstreamFault(error),
+    });
+  }
+
+  #onUpstreamFault(error: Error): void {
+    this.#isFault ||= !('syscall' in error);
+    this.#isUpstreamOver = true;
+    this.#cutIfHalfAnswered();
+    this.#close(`destination: ${error.message}`);
+  }
+
+  /** A client that got half an answer must not take a FIN for its end. */
+  #cutIfHalfAnswered(): void {
+    if (this.#upstream?.isBetweenFrames === false) this.#client.resetAndDestroy();
+  }
+
+  #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {
+    if (disposition.kind === 'close') this.#end(disposition.reason);
+    else if (disposition.kind === 'answer') this.#answer(disposition.response);
+    else this.#forward(header, frame, disposition);
+  }
+
+  #forward(
+    { correlationId }: RequestHeader,
+    frame: Buffer,
+    { request, rewrite, hasResponse }: Extract<Disposition, { kind: 'forward' }>,
+  ): void {
+    const chunks = request ?? framed(frame, []);
+    if (hasResponse === false) {
+      this.#upstream?.send(chunks, null);
+      return;
+    }
+    const slot = this.#queue.open();
+    if (rewrite === undefined) {
+      this.#upstream?.send(chunks, { kind: 'stream', correlationId, slot });
+      return;
+    }
+    const deliver = (response: Buffer): void => {
+      const rewritten = rewrite(response);
+      if (Array.isArray(rewritten)) this.#write(slot, rewritten);
+      else this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>);
+    };
+    this.#upstream?.send(chunks, { kind: 'collect', correlationId, deliver });
+  }
+
+  #write(slot: ResponseSlot, chunks: readonly Buffer[]): void {
+    for (const chunk of chunks) slot.write(chunk);
+    slot.finish();
+  }
+
+  #writeLater(slot: ResponseSlot, rewritten: Promise<readonly Buffer[]>): void {
+    this.#rewritesPending++;
+    rewritten.then(
+      (chunks) => {
+        this.#rewritesPending--;
+        this.#write(slot, chunks);
+        this.#advance();
+      },
+      (error) => {
+        this.#rewritesPending--;
+        this.#isFault = true;
+        // The answer is owed and cannot be given: nothing behind it may go out either.
+        this.#close(`an answer could not be rewritten: ${messageOf(error)}`);
+      },
+    );
+  }
+
+  #answer(response: Promise<readonly Buffer[] | null>): void {
+    const slot = this.#queue.open();
+    this.#isBusy = true;
+    response.then(
+      (chunks) => {
+        this.#isBusy = false;
+        this.#write(slot, chunks ?? []);
+        this.#advance();
+      },
+      (error) => {
+        this.#isBusy = false;
+        this.#isFault = !this.#closed.signal.aborted;
+        this.#close(`a request could not be answered: ${messageOf(error)}`);
+      },
+    );
+  }
+
+  /** Ends the connection once the answers that are due are written; input is dropped from here on. */
+  #end(reason: string): void {
+    this.#endReason ??= reason;
+    this.#isFault = true;
+    this.#requests.length = 0;
+    this.#settle();
+  }
+
+  /** FIN to the client after what was written; what it still sends is read and dropped, for a while. */
+  #close(reason: string): void {
+    if (this.#isOver) return;
+    this.#endReason ??= reason;
+    this.#report(this.#endReason);
+    this.#upstream?.destroy();
+    if (this.#client.destroyed) return;
+    this.#client.end();
+    this.#client.resume();
+    const linger = setTimeout(() => this.#client.destroy(), lingerMs);
+    linger.unref();
+    this.#client.once('close', () => clearTimeout(linger));
+  }
+
+  /** Both sides at once. */
+  #finish(reason: string): void {
+    this.#report(reason);
+    this.#client.destroy();
+    this.#upstream?.destroy();
+  }
+
+  #report(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#closed.abort();
+    this.#options.onClosed({
+      client: this.#clientAddress,
+      upstreamLocalPort: this.#upstream?.localPort ?? 0,
+      clientId: this.#clientId,
+      software: this.#software,
+      bytesFromClient: this.#client.bytesRead,
+      bytesToClient: this.#client.bytesWritten,
+      reason: this.#endReason ?? reason,
+      isFault: this.#isFault,
+    });
+  }
+}
+
+function notSent(code: ClusterErrorCode, message: string): ClusterError {
+  return new ClusterError(code, message, { maybeSent: false });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,213 @@
+// The gateway as the rest of the service sees it: started with the cluster, the directory of our topics and the
+// durable ports; then it serves clients until it is closed. Owns the sessions, the periodic look at the
+// destination's brokers, and the log line of each connection. Invariant: nothing is answered before every
+// known port is bound.
+import type { Socket } from 'node:net';
+import type { Cluster, ClusterMetadata } from '../cluster/cluster.ts';
+import type { CausewayConfig } from '../config/config.ts';
+import type { Events } from '../observe/events.ts';
+import { ClientSession, type SessionSummary } from './client-session.ts';
+import { Dialer } from './dialer.ts';
+import { GatewayError } from './gateway-error.ts';
+import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
+import { createHandlers } from './handler-table.ts';
+import { OwnTopics } from './own-topics.ts';
+import { Router } from './router.ts';
+import type { TopicDirectory } from './topic-directory.ts';
+import { type NodePorts, VirtualBrokers } from './virtual-brokers.ts';
+
+export interface GatewayOptions {
+  readonly config: CausewayConfig['gateway'];
+  readonly cluster: Cluster;
+  readonly directory: TopicDirectory;
+  readonly ports: NodePorts;
+  readonly events: Events;
+  /** Monotonic milliseconds. */
+  readonly now?: () => number;
+  /** Each connection when it opens and when it has ended; default: an event for the end. */
+  readonly onConnection?: (phase: 'opened' | 'closed', connection: ConnectionFields) => void;
+  readonly refreshIntervalMs?: number;
+  readonly requestBytesMax?: number;
+}
+
+export type ConnectionFields = Readonly<Record<string, string | number | boolean | null>>;
+
+export interface GatewayStats {
+  readonly connections: number;
+  readonly bytesFromClientsTotal: number;
+  readonly bytesToClientsTotal: number;
+}
+
+export interface Gateway {
+  /** Ports are bound and the destination answered the last time it was asked. */
+  readonly isReady: boolean;
+  readonly bootstrapPort: number;
+  readonly clusterId: string;
+  readonly stats: GatewayStats;
+  /** All nodes that can be advertised, the link node included. */
+  endpoints(): readonly Endpoint[];
+  /** Stops accepting, lets answers that are due go out, then ends what is left. */
+  close(options?: { drainMs?: number }): Promise<void>;
+}
+
+const ownTopicPrefix = '__causeway';
+const refreshIntervalMsDefault = 10_000;
+const drainMsDefault = 2_000;
+
+/** @throws GatewayError, or ClusterError when the destination does not answer. */
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const metadata = await options.cluster.metadata('all');
+  const { clusterId } = metadata;
+  if (clusterId === null) {
+    throw new GatewayError('NO_CLUSTER_ID', 'the destination does not tell its cluster id');
+  }
+  const gateway = new RunningGateway(options, clusterId);
+  await gateway.start(metadata);
+  return gateway;
+}
+
+class RunningGateway implements Gateway {
+  readonly clusterId: string;
+  readonly #options: GatewayOptions;
+  readonly #brokers: VirtualBrokers;
+  readonly #dialer: Dialer;
+  readonly #services: GatewayServices;
+  readonly #ownTopics = new OwnTopics(ownTopicPrefix);
+  readonly #router: Router;
+  readonly #sessions = new Set<ClientSession>();
+  #refreshTimer: NodeJS.Timeout | undefined;
+  #isRefreshing = false;
+  #isDestinationUp = false;
+  #isClosed = false;
+  #bytesFromClosed = 0;
+  #bytesToClosed = 0;
+
+  constructor(options: GatewayOptions, clusterId: string) {
+    this.clusterId = clusterId;
+    this.#options = options;
+    const { config, events, ports, cluster, directory } = options;
+    const onSocket = (role: ListenerRole, socket: Socket): void => this.#accept(role, socket);
+    this.#brokers = new VirtualBrokers({ config, events, ports, onSocket });
+    const brokers = this.#brokers;
+    this.#dialer = new Dialer({
+      cluster,
+      broker: (nodeId) => brokers.broker(nodeId),
+      brokers: () => brokers.brokers(),
+    });
+    this.#services = {
+      directory,
+      events,
+      clusterId,
+      linkNodeId: config.linkNodeId,
+      ownTopicPrefix,
+      endpoint: (nodeId) => brokers.endpoint(nodeId),
+      ensureEndpoints: (found) => brokers.ensure(found),
+      now: options.now ?? ((): number => performance.now()),
+    };
+    this.#router = new Router(createHandlers(this.#ownTopics));
+  }
+
+  async start(metadata: ClusterMetadata): Promise<void> {
+    for (const { name, topicId } of metadata.topics.values()) this.#ownTopics.learn(name, topicId);
+    await this.#brokers.start(metadata.brokers);
+    this.#isDestinationUp = true;
+    const intervalMs = this.#options.refreshIntervalMs ?? refreshIntervalMsDefault;
+    this.#refreshTimer = setInterval(() => void this.#refresh(), intervalMs);
+  }
+
+  get isReady(): boolean {
+    return !this.#isClosed && this.#isDestinationUp;
+  }
+
+  get bootstrapPort(): number {
+    return this.#brokers.bootstrapPort;
+  }
+
+  get stats(): GatewayStats {
+    let bytesFromClientsTotal = this.#bytesFromClosed;
+    let bytesToClientsTotal = this.#bytesToClosed;
+    for (const session of this.#sessions) {
+      bytesFromClientsTotal += session.bytesFromClient;
+      bytesToClientsTotal += session.bytesToClient;
+    }
+    return { connections: this.#sessions.size, bytesFromClientsTotal, bytesToClientsTotal };
+  }
+
+  endpoints(): readonly Endpoint[] {
+    return this.#brokers.endpoints();
+  }
+
+  async close({ drainMs = drainMsDefault }: { drainMs?: number } = {}): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#refreshTimer);
+    this.#brokers.close();
+    const reason = 'the proxy is stopping';
+    for (const session of this.#sessions) session.shutdown(reason);
+    const deadlineMs = this.#services.now() + drainMs;
+    while (this.#sessions.size > 0 && this.#services.now() < deadlineMs) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    for (const session of this.#sessions) session.destroy(reason);
+  }
+
+  #accept(role: ListenerRole, socket: Socket): void {
+    if (this.#isClosed) {
+      socket.destroy();
+      return;
+    }
+    const connect = (): Promise<Socket> =>
+      role.kind === 'broker' ? this.#dialer.toBroker(role.nodeId) : this.#dialer.toAny();
+    const { requestBytesMax } = this.#options;
+    const session: ClientSession = new ClientSession(socket, {
+      role,
+      services: this.#services,
+      router: this.#router,
+      connect,
+      onClosed: (summary) => this.#onClosed(role, session, summary),
+      ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
+    });
+    this.#sessions.add(session);
+    const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
+    this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
+  }
+
+  #onClosed(role: ListenerRole, session: ClientSession, summary: SessionSummary): void {
+    this.#sessions.delete(session);
+    this.#bytesFromClosed += summary.bytesFromClient;
+    this.#bytesToClosed += summary.bytesToClient;
+    const { isFault, ...fields } = { ...summary, listener: describeRole(role) };
+    const { events, onConnection } = this.#options;
+    if (isFault) {
+      const message = `a connection of ${summary.client} was ended: ${summary.reason}`;
+      events.warn('connection_refused', message, fields);
+    }
+    if (onConnection) onConnection('closed', fields);
+    else events.info('connection_closed', `${summary.client}: ${summary.reason}`, fields);
+  }
+
+  /** New brokers get a port before any client asks for them; vanished ones are no longer dialled. */
+  async #refresh(): Promise<void> {
+    if (this.#isRefreshing || this.#isClosed) return;
+    this.#isRefreshing = true;
+    const { cluster, events } = this.#options;
+    try {
+      const { brokers } = await cluster.metadata([]);
+      await this.#brokers.ensure(brokers);
+      this.#brokers.retain(brokers);
+      if (!this.#isDestinationUp) events.info('destination_reachable', 'the destination answers');
+      this.#isDestinationUp = true;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (this.#isDestinationUp && !this.#isClosed) {
+        events.warn('destination_unreachable', `the list of brokers is not renewed: ${reason}`);
+      }
+      this.#isDestinationUp = false;
+    } finally {
+      this.#isRefreshing = false;
+    }
+  }
+}
+
+function describeRole(role: ListenerRole): string {
+  return role.kind === 'broker' ? `broker ${role.nodeId}` : role.kind;
+}

@@ -1,0 +1,58 @@
+// Which handler belongs to which API. Owns what handlers share beyond the services: the topics that are our
+// own, and the epochs that were advertised.
+import { ApiKey } from '../../protocol/index.ts';
+import { AdvertisedEpochs } from './advertised-epochs.ts';
+import type { Handler } from './handler.ts';
+import { createAlterConfigsHandler } from './handlers/alter-configs.ts';
+import { consumerGroupHeartbeatHandler } from './handlers/consumer-group-heartbeat.ts';
+import { createCreatePartitionsHandler } from './handlers/create-partitions.ts';
+import { createCreateTopicsHandler } from './handlers/create-topics.ts';
+import { createDeleteRecordsHandler } from './handlers/delete-records.ts';
+import { createDeleteTopicsHandler } from './handlers/delete-topics.ts';
+import { describeClusterHandler } from './handlers/describe-cluster.ts';
+import { describeConfigsHandler } from './handlers/describe-configs.ts';
+import { describeLogDirsHandler } from './handlers/describe-log-dirs.ts';
+import { describeProducersHandler } from './handlers/describe-producers.ts';
+import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-partitions.ts';
+import { fetchHandler } from './handlers/fetch.ts';
+import { findCoordinatorHandler } from './handlers/find-coordinator.ts';
+import { createIncrementalAlterConfigsHandler } from './handlers/incremental-alter-configs.ts';
+import { listGroupsHandler } from './handlers/list-groups.ts';
+import { listOffsetsHandler } from './handlers/list-offsets.ts';
+import { listTransactionsHandler } from './handlers/list-transactions.ts';
+import { createMetadataHandler } from './handlers/metadata.ts';
+import { createOffsetFetchHandler } from './handlers/offset-fetch.ts';
+import { offsetForLeaderEpochHandler } from './handlers/offset-for-leader-epoch.ts';
+import { createProduceHandler } from './handlers/produce.ts';
+import { shareAcknowledgeHandler } from './handlers/share-acknowledge.ts';
+import { shareFetchHandler } from './handlers/share-fetch.ts';
+import type { OwnTopics } from './own-topics.ts';
+
+export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handler> {
+  const epochs = new AdvertisedEpochs();
+  return new Map<number, Handler>([
+    [ApiKey.Produce, createProduceHandler(ownTopics)],
+    [ApiKey.Fetch, fetchHandler],
+    [ApiKey.ListOffsets, listOffsetsHandler],
+    [ApiKey.Metadata, createMetadataHandler({ epochs, ownTopics })],
+    [ApiKey.OffsetFetch, createOffsetFetchHandler(epochs)],
+    [ApiKey.FindCoordinator, findCoordinatorHandler],
+    [ApiKey.ListGroups, listGroupsHandler],
+    [ApiKey.CreateTopics, createCreateTopicsHandler(ownTopics)],
+    [ApiKey.DeleteTopics, createDeleteTopicsHandler(ownTopics)],
+    [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
+    [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],
+    [ApiKey.DescribeConfigs, describeConfigsHandler],
+    [ApiKey.AlterConfigs, createAlterConfigsHandler(ownTopics)],
+    [ApiKey.DescribeLogDirs, describeLogDirsHandler],
+    [ApiKey.CreatePartitions, createCreatePartitionsHandler(ownTopics)],
+    [ApiKey.IncrementalAlterConfigs, createIncrementalAlterConfigsHandler(ownTopics)],
+    [ApiKey.DescribeCluster, describeClusterHandler],
+    [ApiKey.DescribeProducers, describeProducersHandler],
+    [ApiKey.ListTransactions, listTransactionsHandler],
+    [ApiKey.ConsumerGroupHeartbeat, consumerGroupHeartbeatHandler],
+    [ApiKey.DescribeTopicPartitions, createDescribeTopicPartitionsHandler({ epochs, ownTopics })],
+    [ApiKey.ShareFetch, shareFetchHandler],
+    [ApiKey.ShareAcknowledge, shareAcknowledgeHandler],
+  ]);
+}

@@ -1,0 +1,62 @@
+// Metadata.
+//  * Brokers: our addresses under their own ids; the link node is listed while anything is mirrored.
+//  * Mirrored, promoted and unsettled topics: see leader-presentation.ts. The controller id and the lists of
+//    replicas stay as they are.
+//  * A mirror of which only the intent is committed is never created by a client that asks for it by name:
+//    automatic creation is turned off in such a request (from version 4 on; older ones cannot say it).
+import {
+  type MetadataRequest,
+  metadataRequestCodec,
+} from '../../../protocol/generated/metadata-request.ts';
+import {
+  createMetadataResponseBroker,
+  metadataResponseCodec,
+} from '../../../protocol/generated/metadata-response.ts';
+import type { AdvertisedEpochs } from '../advertised-epochs.ts';
+import type { Handler, RequestContext } from '../handler.ts';
+import { presentLeaders } from '../leader-presentation.ts';
+import { decodeBody, requestWith, rewriting } from '../messages.ts';
+import { advertiseNodes } from '../node-endpoints.ts';
+import type { OwnTopics } from '../own-topics.ts';
+
+const autoCreationCanBeDeniedFrom = 4;
+
+export function createMetadataHandler(parts: {
+  epochs: AdvertisedEpochs;
+  ownTopics: OwnTopics;
+}): Handler {
+  const { epochs, ownTopics } = parts;
+  return (context) => {
+    const { services } = context.session;
+    const rewrite = rewriting(context.header, metadataResponseCodec, async (response) => {
+      await advertiseNodes(services, response.brokers);
+      for (const topic of response.topics) {
+        ownTopics.learn(topic.name, topic.topicId);
+        presentLeaders(services, epochs, topic);
+      }
+      if (services.directory.hasMirrors) {
+        const link = services.endpoint(services.linkNodeId);
+        if (link !== undefined) response.brokers.push(createMetadataResponseBroker({ ...link }));
+      }
+      return true;
+    });
+    const changed = withoutCreation(context);
+    if (changed === null) return { kind: 'forward', rewrite };
+    return {
+      kind: 'forward',
+      request: requestWith(context, metadataRequestCodec, changed),
+      rewrite,
+    };
+  };
+}
+
+function withoutCreation(context: RequestContext): MetadataRequest | null {
+  if (context.header.apiVersion < autoCreationCanBeDeniedFrom) return null;
+  const request = decodeBody(context, metadataRequestCodec);
+  if (!request.allowAutoTopicCreation || request.topics === null) return null;
+  const { directory } = context.session.services;
+  const namesIntent = request.topics.some(
+    ({ name }) => name !== null && directory.byName(name)?.topicId === null,
+  );
+  return namesIntent ? { ...request, allowAutoTopicCreation: false } : null;
+}

@@ -1,0 +1,165 @@
+// Produce, looked at on every node, because a client with stale metadata may write anywhere.
+//  * Mirror: 44 POLICY_VIOLATION with a sentence that names topic and link (29 for who lacks WRITE). Final, so
+//    that producers fail at once instead of spinning.
+//  * Switching, or state not settled: 6 NOT_LEADER_OR_FOLLOWER, given late.
+//  * Promoted or ordinary at the link node: 6 with the leader and its endpoint as hints (from version 10 on).
+//  * Our own topics: 44. The rest of a mixed request is forwarded and merged in request order.
+//  * acks=0 has no answer: refused parts are dropped; when all is refused the connection is closed, as brokers do.
+//  * Promoted: base offset, log start and the hinted epoch are shifted. Endpoints are always ours.
+import {
+  type ProduceRequest,
+  produceRequestCodec,
+  type TopicProduceData,
+} from '../../../protocol/generated/produce-request.ts';
+import {
+  createProduceResponse,
+  type PartitionProduceResponse,
+  type ProduceResponse,
+  produceResponseCodec,
+  type TopicProduceResponse,
+} from '../../../protocol/generated/produce-response.ts';
+import { mergedLogStart } from '../../timeline/merged-view.ts';
+import { nativeOffset, virtualOffset } from '../../timeline/offsets.ts';
+import type { Disposition, Handler, RequestContext, SessionView } from '../handler.ts';
+import { decodeBody, type Rewrite, requestWith, responseTo, rewriting } from '../messages.ts';
+import { advertiseNodes } from '../node-endpoints.ts';
+import type { OwnTopics } from '../own-topics.ts';
+import { produceVerdict, type RefusedTopic, refuseProduce } from '../produce-refusal.ts';
+import type { TopicView } from '../topic-directory.ts';
+import { openNativeExtent, topicStanding } from '../topic-standing.ts';
+
+const endpointsFrom = 10;
+
+interface Plan {
+  readonly forwarded: readonly TopicProduceData[];
+  readonly refused: readonly RefusedTopic[];
+  readonly hasPromoted: boolean;
+}
+
+export function createProduceHandler(ownTopics: OwnTopics): Handler {
+  return (context) => {
+    const request = decodeBody(context, produceRequestCodec);
+    const plan = planProduce(context.session, ownTopics, request);
+    if (request.acks === 0) return withoutAnswer(context, request, plan);
+    const { refused } = plan;
+    if (refused.length === 0) {
+      const rewrite = shifting(context, plan, []);
+      return rewrite === null ? { kind: 'forward' } : { kind: 'forward', rewrite };
+    }
+    if (plan.forwarded.length === 0) return refuseAll(context, refused);
+    const rewrite = shifting(context, plan, request.topicData) ?? undefined;
+    const kept = requestWith(context, produceRequestCodec, keeping(request, plan));
+    return { kind: 'forward', request: kept, ...(rewrite && { rewrite }) };
+  };
+}
+
+function planProduce(session: SessionView, ownTopics: OwnTopics, request: ProduceRequest): Plan {
+  const forwarded: TopicProduceData[] = [];
+  const refused: RefusedTopic[] = [];
+  let hasPromoted = false;
+  for (const topic of request.topicData) {
+    const verdict = produceVerdict(session, ownTopics, topic);
+    if (verdict.kind === 'forward') {
+      forwarded.push(topic);
+      if (verdict.view !== null) hasPromoted = true;
+    } else {
+      refused.push({ topic, verdict });
+    }
+  }
+  return { forwarded, refused, hasPromoted };
+}
+
+function keeping(request: ProduceRequest, plan: Plan): ProduceRequest {
+  return { ...request, topicData: [...plan.forwarded] };
+}
+
+function withoutAnswer(context: RequestContext, request: ProduceRequest, plan: Plan): Disposition {
+  if (plan.refused.length === 0) return { kind: 'forward', hasResponse: false };
+  if (plan.forwarded.length === 0) {
+    return {
+      kind: 'close',
+      reason: 'a Produce with acks=0 named only topics that are refused here',
+    };
+  }
+  const kept = requestWith(context, produceRequestCodec, keeping(request, plan));
+  return { kind: 'forward', request: kept, hasResponse: false };
+}
+
+function refuseAll(context: RequestContext, refused: readonly RefusedTopic[]): Disposition {
+  const { header, session } = context;
+  const options = { version: header.apiVersion, mayWait: true };
+  const response = refuseProduce(session, refused, options).then((answers) =>
+    responseTo(
+      header,
+      produceResponseCodec,
+      createProduceResponse({
+        responses: [...answers.responses],
+        nodeEndpoints: [...answers.nodeEndpoints],
+      }),
+    ),
+  );
+  return { kind: 'answer', response };
+}
+
+/** The change of the broker's response, or null when there can be nothing to change. */
+function shifting(
+  context: RequestContext,
+  plan: Plan,
+  order: readonly TopicProduceData[],
+): Rewrite | null {
+  const { header, session } = context;
+  const version = header.apiVersion;
+  const mayHaveEndpoints = version >= endpointsFrom;
+  if (!mayHaveEndpoints && !plan.hasPromoted && plan.refused.length === 0) return null;
+  return rewriting(header, produceResponseCodec, async (response) => {
+    const isShifted = plan.hasPromoted && shiftPromoted(session, response);
+    await advertiseNodes(session.services, response.nodeEndpoints);
+    if (plan.refused.length > 0) {
+      const answers = await refuseProduce(session, plan.refused, { version, mayWait: false });
+      response.responses = inOrder(order, [...response.responses, ...answers.responses]);
+      const known = new Set(response.nodeEndpoints.map(({ nodeId }) => nodeId));
+      response.nodeEndpoints.push(
+        ...answers.nodeEndpoints.filter(({ nodeId }) => !known.has(nodeId)),
+      );
+      return true;
+    }
+    return isShifted || response.nodeEndpoints.length > 0;
+  });
+}
+
+function inOrder(
+  order: readonly TopicProduceData[],
+  responses: readonly TopicProduceResponse[],
+): TopicProduceResponse[] {
+  const key = (topic: { name: string; topicId: string }): string =>
+    `${topic.topicId}/${topic.name}`;
+  const positions = new Map(order.map((topic, index) => [key(topic), index]));
+  const position = (topic: TopicProduceResponse): number =>
+    positions.get(key(topic)) ?? order.length;
+  return [...responses].sort((left, right) => position(left) - position(right));
+}
+
+function shiftPromoted(session: SessionView, response: ProduceResponse): boolean {
+  let isChanged = false;
+  for (const topic of response.responses) {
+    const standing = topicStanding(session.services.directory, topic);
+    if (standing.kind !== 'known') continue;
+    for (const partition of topic.partitionResponses) shiftPartition(standing.view, partition);
+    isChanged = true;
+  }
+  return isChanged;
+}
+
+function shiftPartition(view: TopicView, response: PartitionProduceResponse): void {
+  const partition = view.partition(response.index);
+  const extent = openNativeExtent(partition);
+  if (partition === undefined || extent === undefined) return;
+  if (response.baseOffset >= 0n) response.baseOffset += extent.offsetShift;
+  if (response.logStartOffset >= 0n) {
+    const nativeStart = nativeOffset(response.logStartOffset);
+    const copyStart = partition.log === null ? null : virtualOffset(partition.log.logStart);
+    response.logStartOffset = mergedLogStart(extent, { copyStart, nativeStart });
+  }
+  const { currentLeader } = response;
+  if (currentLeader.leaderEpoch >= 0) currentLeader.leaderEpoch += extent.epochShift;
+}

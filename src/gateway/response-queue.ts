@@ -1,0 +1,73 @@
+// The order of answers on one client connection (R13). Owns a FIFO of slots, one per request that has an
+// answer; refuses to know sockets and messages. Only the oldest slot writes through; later ones hold what
+// they are given until their turn. Invariant: bytes reach the sink in the order in which slots were opened,
+// and `heldBytes` is exactly what waits here.
+
+export interface ResponseSlot {
+  write(chunk: Buffer): void;
+  /** No more bytes; a slot may finish without any. */
+  finish(): void;
+}
+
+interface Slot extends ResponseSlot {
+  held: Buffer[];
+  isFinished: boolean;
+}
+
+export class ResponseQueue {
+  readonly #sink: (chunk: Buffer) => void;
+  readonly #slots: Slot[] = [];
+  #heldBytes = 0;
+
+  constructor(sink: (chunk: Buffer) => void) {
+    this.#sink = sink;
+  }
+
+  /** Answers that are still owed. */
+  get length(): number {
+    return this.#slots.length;
+  }
+
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  open(): ResponseSlot {
+    const slot: Slot = {
+      held: [],
+      isFinished: false,
+      write: (chunk) => this.#write(slot, chunk),
+      finish: () => this.#finish(slot),
+    };
+    this.#slots.push(slot);
+    return slot;
+  }
+
+  #write(slot: Slot, chunk: Buffer): void {
+    if (slot.isFinished) throw new Error('a finished response was written to');
+    if (this.#slots[0] === slot) {
+      this.#sink(chunk);
+      return;
+    }
+    slot.held.push(chunk);
+    this.#heldBytes += chunk.length;
+  }
+
+  #finish(slot: Slot): void {
+    if (slot.isFinished) throw new Error('a response was finished twice');
+    slot.isFinished = true;
+    while (this.#slots[0]?.isFinished) {
+      this.#slots.shift();
+      this.#release(this.#slots[0]);
+    }
+  }
+
+  #release(slot: Slot | undefined): void {
+    if (slot === undefined) return;
+    for (const chunk of slot.held) {
+      this.#heldBytes -= chunk.length;
+      this.#sink(chunk);
+    }
+    slot.held = [];
+  }
+}
