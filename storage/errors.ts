@@ -7,6 +7,7 @@ export type StorageErrorCode =
   | 'EPOCH_WENT_BACK'
   | 'OFFSET_OUT_OF_RANGE'
   | 'MISSING'
+  | 'EXISTS'
   | 'CORRUPT'
   | 'FOREIGN_DIRECTORY'
   | 'LOCKED'

@@ -82,11 +82,18 @@ export interface MirrorLog {
   /** Leader epoch of the last appended batch (for LastFetchedEpoch), or -1. */
   readonly lastEpoch: number;
   readonly sizeBytes: number;
+  /**
+   * The offset given to `hold`, or null. It survives a crash (what it hides must not come to light by
+   * a restart), so whoever opens a log decides: the promotion was committed, then `hold(null)`; it was
+   * not, then `truncate(heldFrom)` and `hold(null)`.
+   */
+  readonly heldFrom: bigint | null;
 
   /**
    * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2, CRC-32C,
    * base offset >= end (gaps allowed; a first batch that straddles `end` is refused), epochs that do not fall.
    * A rejected buffer changes nothing. Durability follows within the flush interval (`onDurable`, `flush`).
+   * Batches that only end transactions are taken below the minimum of free space too.
    * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK, DISK_FULL, IO
    */
   append(records: Buffer): Promise<AppendResult>;
@@ -112,7 +119,11 @@ export interface MirrorLog {
 
   /** Hides everything from `offset` on from readers until lifted with null (ABORT batches before a commit). */
   hold(offset: bigint | null): void;
-  /** Cuts the tail: batches at or above `offset` go away; the new end is durable when it resolves. */
+  /**
+   * Cuts the tail: batches that reach to `offset` or above go away; the new end (that of the last batch
+   * left, so possibly below `offset`) is durable when it resolves.
+   * @throws StorageError OFFSET_OUT_OF_RANGE below the log start
+   */
   truncate(offset: bigint): Promise<void>;
   /** Moves the log start up (whole segments below it are deleted); offsets above `end` empty the log. */
   deleteHead(logStart: bigint): Promise<void>;
@@ -128,7 +139,11 @@ export interface StorageUsage {
 export interface MirrorStorage {
   /** The identity recorded in the state; null when the directory is new. */
   readonly directoryId: string;
-  /** Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it is empty. */
+  /**
+   * Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it is
+   * empty.
+   * @throws StorageError EXISTS when it holds records
+   */
   create(id: LogId, logStart: bigint): Promise<MirrorLog>;
   /** @throws StorageError MISSING when it is not there, CORRUPT when recovery cannot vouch for it */
   open(id: LogId): Promise<MirrorLog>;

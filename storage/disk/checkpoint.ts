@@ -1,0 +1,133 @@
+// The checkpoint file of one log: what recovery may rely on.
+//
+// Owns: two slots in one file, written in place; each holds the log start, the durable end, the epoch
+// of a deleted head and the hold. It refuses to know segments. Invariant: a slot that is known to be
+// synced is never overwritten before the other one is synced too, so a crash at any point leaves the
+// last synced state whole, or a newer one.
+//
+// A slot (all big-endian), at position 0 and 4096:
+//    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64   24 durableEnd int64
+//   32 hold int64 (-1: none)            40 headEpoch int32  44 CRC-32C uint32 of bytes 0 to 43
+
+import { crc32c } from '../../protocol/crc32c.ts';
+import type { Disk, DiskFile } from './device.ts';
+
+export interface CheckpointState {
+  readonly logStart: bigint;
+  /** Everything below was synced when this was written. The log must reach at least here. */
+  readonly durableEnd: bigint;
+  readonly hold: bigint | null;
+  /** Leader epoch of the last batch that began below the log start, or -1. */
+  readonly headEpoch: number;
+}
+
+export const checkpointFileName = 'checkpoint';
+
+const slotBytes = 48;
+const slotPositions = [0, 4096] as const;
+const magic = 0x43574350;
+const formatVersion = 1;
+
+function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
+  const slot = Buffer.alloc(slotBytes);
+  slot.writeUInt32BE(magic, 0);
+  slot.writeInt32BE(formatVersion, 4);
+  slot.writeBigInt64BE(sequence, 8);
+  slot.writeBigInt64BE(state.logStart, 16);
+  slot.writeBigInt64BE(state.durableEnd, 24);
+  slot.writeBigInt64BE(state.hold ?? -1n, 32);
+  slot.writeInt32BE(state.headEpoch, 40);
+  slot.writeUInt32BE(crc32c(slot.subarray(0, 44)), 44);
+  return slot;
+}
+
+interface Slot {
+  readonly state: CheckpointState;
+  readonly sequence: bigint;
+}
+
+function decodeSlot(slot: Buffer): Slot | null {
+  if (slot.length < slotBytes || slot.readUInt32BE(0) !== magic) return null;
+  if (slot.readInt32BE(4) !== formatVersion) return null;
+  if (slot.readUInt32BE(44) !== crc32c(slot.subarray(0, 44))) return null;
+  const hold = slot.readBigInt64BE(32);
+  const state = {
+    logStart: slot.readBigInt64BE(16),
+    durableEnd: slot.readBigInt64BE(24),
+    hold: hold < 0n ? null : hold,
+    headEpoch: slot.readInt32BE(40),
+  };
+  return { state, sequence: slot.readBigInt64BE(8) };
+}
+
+/** How a log's checkpoint file is reached; lets the file table decide what stays open. */
+export type WithFile = <T>(path: string, use: (file: DiskFile) => Promise<T>) => Promise<T>;
+
+export class Checkpoint {
+  readonly path: string;
+  readonly #withFile: WithFile;
+  #sequence: bigint;
+  /** The slot that holds the last synced state; writes go to the other one. */
+  #syncedSlot: 0 | 1;
+
+  constructor(path: string, withFile: WithFile, sequence: bigint, syncedSlot: 0 | 1) {
+    this.path = path;
+    this.#withFile = withFile;
+    this.#sequence = sequence;
+    this.#syncedSlot = syncedSlot;
+  }
+
+  /** Survives a kill of the process at once, a power cut only when `sync` was asked for. */
+  async write(state: CheckpointState, options: { readonly sync: boolean }): Promise<void> {
+    const sequence = this.#sequence + 1n;
+    const target = this.#syncedSlot === 0 ? 1 : 0;
+    await this.#withFile(this.path, async (file) => {
+      await file.write([encodeSlot(state, sequence)], slotPositions[target]);
+      this.#sequence = sequence;
+      if (!options.sync) return;
+      await file.sync();
+      this.#syncedSlot = target;
+    });
+  }
+
+  /** Writes the first state of a new log, synced. */
+  static async create(disk: Disk, path: string, state: CheckpointState): Promise<void> {
+    const file = await disk.openFile(path, { create: true });
+    try {
+      await file.truncate(0);
+      await file.write([Buffer.alloc(slotPositions[1] + slotBytes)], 0);
+      await file.write([encodeSlot(state, 1n)], slotPositions[0]);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  /**
+   * The newest sound state, or null when no slot can be read. The file is synced first: what a killed
+   * process left in the page cache is then as durable as the state that is built on it.
+   */
+  static async open(
+    path: string,
+    withFile: WithFile,
+  ): Promise<{ checkpoint: Checkpoint; state: CheckpointState } | null> {
+    const slots = await withFile(path, async (file) => {
+      await file.sync();
+      const found: (Slot | null)[] = [];
+      for (const position of slotPositions) {
+        const buffer = Buffer.alloc(slotBytes);
+        const bytes = await file.read(buffer, position);
+        found.push(decodeSlot(buffer.subarray(0, bytes)));
+      }
+      return found;
+    });
+    const [first = null, second = null] = slots;
+    const newest: 0 | 1 = (second?.sequence ?? -1n) > (first?.sequence ?? -1n) ? 1 : 0;
+    const slot = newest === 1 ? second : first;
+    if (slot === null) return null;
+    return {
+      checkpoint: new Checkpoint(path, withFile, slot.sequence, newest),
+      state: slot.state,
+    };
+  }
+}

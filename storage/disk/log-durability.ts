@@ -1,0 +1,155 @@
+// The durable end of one log: what has been written, what has been synced, and the record of it.
+//
+// Owns: the files that were written to since the last flush, and the checkpoint. It decides nothing
+// about content. Invariants: the durable end rises only after fdatasync of all that lies below it;
+// the checkpoint follows before anybody hears of it; a failed sync ends the log's writing for good,
+// since the kernel may have dropped the pages and a second sync would not say so.
+
+import type { Clock } from '../clock.ts';
+import { StorageError } from '../errors.ts';
+import type { Checkpoint } from './checkpoint.ts';
+import type { Disk } from './device.ts';
+import { storageError } from './failures.ts';
+import type { FileLease } from './file-table.ts';
+import type { Flushable, FlushScheduler } from './flush-scheduler.ts';
+import type { LogState } from './log-state.ts';
+import type { OnReport } from './reports.ts';
+import { Serial } from './serial.ts';
+
+/** The checkpoint itself is synced no more often: a crash costs detection, never data. */
+const checkpointSyncIntervalMs = 1000;
+
+export interface LogDurabilityOptions {
+  readonly state: LogState;
+  readonly checkpoint: Checkpoint;
+  readonly disk: Disk;
+  readonly clock: Clock;
+  readonly scheduler: FlushScheduler;
+  readonly onReport: OnReport;
+  /** Called after the durable end rose. */
+  readonly onDurable: () => void;
+}
+
+export class LogDurability implements Flushable {
+  readonly #options: LogDurabilityOptions;
+  /** Flushes, and whatever must not meet one. */
+  readonly #flushes = new Serial();
+  /** Held open from the first write until its sync, so that its errors come to us. */
+  #written = new Map<string, FileLease>();
+  #directoryChanged = false;
+  #holdUnsaved = false;
+  #checkpointSyncedAtMs: number;
+  #version = 0;
+  #flushedVersion = 0;
+
+  constructor(options: LogDurabilityOptions) {
+    this.#options = options;
+    this.#checkpointSyncedAtMs = options.clock.nowMs();
+  }
+
+  /**
+   * To be called when a write has ended, in the same turn in which the log's end moves: a flush that
+   * ran during the write must not count it as synced. Takes over the lease.
+   */
+  markWritten(path: string, lease: FileLease): void {
+    if (this.#written.has(path)) lease.release();
+    else this.#written.set(path, lease);
+    this.#version += 1;
+    this.#options.scheduler.mark(this);
+  }
+
+  /** A file was created: its name has to be made durable too. */
+  markDirectoryChanged(): void {
+    this.#directoryChanged = true;
+  }
+
+  markHoldChanged(): void {
+    this.#holdUnsaved = true;
+    this.#version += 1;
+    this.#options.scheduler.mark(this);
+  }
+
+  /** A hold must be known to recovery before what it hides can be found by it. */
+  async saveHold(): Promise<void> {
+    if (!this.#holdUnsaved) return;
+    await this.exclusive(() => this.saveCheckpoint());
+  }
+
+  async flush(): Promise<void> {
+    const wanted = this.#version;
+    while (this.#flushedVersion < wanted) {
+      await this.#flushes.run(async () => {
+        if (this.#flushedVersion < wanted) await this.#flushNow();
+      });
+    }
+  }
+
+  /** Runs a step that no flush overlaps. */
+  exclusive<T>(step: () => Promise<T>): Promise<T> {
+    return this.#flushes.run(step);
+  }
+
+  /** Writes and syncs the checkpoint; only inside `exclusive`. */
+  async saveCheckpoint(): Promise<void> {
+    const { state, checkpoint, clock } = this.#options;
+    this.#holdUnsaved = false;
+    try {
+      await checkpoint.write(state.checkpoint(), { sync: true });
+    } catch (error) {
+      throw this.fail(error);
+    }
+    this.#checkpointSyncedAtMs = clock.nowMs();
+  }
+
+  /** Ends the log's writing. Readers go on below what is durable. */
+  fail(cause: unknown): StorageError {
+    const { state, onReport } = this.#options;
+    const error = storageError(cause);
+    if (state.failure === null) {
+      state.failure = error;
+      onReport({ kind: 'log-failed', id: state.id, error });
+    }
+    return error;
+  }
+
+  assertWritable(): void {
+    const { state } = this.#options;
+    if (state.closed) throw new StorageError('CLOSED', 'the log is closed');
+    if (state.failure === null) return;
+    const detail = `the log failed earlier: ${state.failure.message}`;
+    throw new StorageError(state.failure.code, detail, { cause: state.failure });
+  }
+
+  /** Lets go of files that will not be synced any more. */
+  release(): void {
+    for (const lease of this.#written.values()) lease.release();
+    this.#written = new Map();
+  }
+
+  async #flushNow(): Promise<void> {
+    this.assertWritable();
+    const { state, checkpoint, disk, clock } = this.#options;
+    const version = this.#version;
+    const { end } = state;
+    const written = this.#written;
+    this.#written = new Map();
+    const directoryChanged = this.#directoryChanged;
+    this.#directoryChanged = false;
+    const due = clock.nowMs() - this.#checkpointSyncedAtMs >= checkpointSyncIntervalMs;
+    const sync = due || this.#holdUnsaved;
+    try {
+      for (const { file } of written.values()) await file.sync();
+      if (directoryChanged) await disk.syncDirectory(state.directory);
+      if (sync) this.#holdUnsaved = false;
+      await checkpoint.write({ ...state.checkpoint(), durableEnd: end }, { sync });
+    } catch (error) {
+      throw this.fail(error);
+    } finally {
+      for (const lease of written.values()) lease.release();
+    }
+    if (sync) this.#checkpointSyncedAtMs = clock.nowMs();
+    state.durableEnd = end;
+    this.#flushedVersion = version;
+    this.#options.onDurable();
+  }
+}

@@ -1,0 +1,115 @@
+// What is known in memory about one log: its segments and everything derived from batch headers.
+//
+// Owns: start, end, durable end, hold, and from them what readers may see. It does no input or output.
+// Invariant: `visibleEnd` = the highest value that min(durableEnd, hold) has had since the last
+// truncation; listeners hear of each change of it or of the last stable offset, and only then.
+
+import { type BatchHeader, nextOffset } from '../../protocol/record-batch.ts';
+import { StorageError } from '../errors.ts';
+import type { LogId } from '../mirror-log.ts';
+import type { BatchMeta, ControlType } from './batch-check.ts';
+import type { CheckpointState } from './checkpoint.ts';
+import { EpochHistory } from './epoch-history.ts';
+import { larger, smaller } from './offsets.ts';
+import type { Segment } from './segment.ts';
+import { TransactionTracker } from './transactions.ts';
+
+export class LogState {
+  readonly id: LogId;
+  readonly directory: string;
+  readonly epochs = new EpochHistory();
+  readonly transactions = new TransactionTracker();
+  /** In the order of offsets; never empty once the log is open. The last one is written to. */
+  segments: Segment[] = [];
+  logStart: bigint;
+  durableEnd: bigint;
+  hold: bigint | null;
+  headEpoch: number;
+  /** Raised when bytes that a read may be looking at go away: the read starts over. */
+  generation = 0;
+  /** The log can no longer be written to, and why. */
+  failure: StorageError | null = null;
+  closed = false;
+  #visibleEnd: bigint;
+  #lastStableOffset: bigint;
+
+  constructor(id: LogId, directory: string, checkpoint: CheckpointState) {
+    this.id = id;
+    this.directory = directory;
+    this.logStart = checkpoint.logStart;
+    this.durableEnd = checkpoint.durableEnd;
+    this.hold = checkpoint.hold;
+    this.headEpoch = checkpoint.headEpoch;
+    this.#visibleEnd = checkpoint.logStart;
+    this.#lastStableOffset = checkpoint.logStart;
+  }
+
+  get active(): Segment {
+    const active = this.segments.at(-1);
+    if (active === undefined) throw new StorageError('CORRUPT', 'a log without segments');
+    return active;
+  }
+
+  get end(): bigint {
+    return larger(this.active.endOffset, this.logStart);
+  }
+
+  get visibleEnd(): bigint {
+    return this.#visibleEnd;
+  }
+
+  get lastStableOffset(): bigint {
+    return this.#lastStableOffset;
+  }
+
+  get sizeBytes(): number {
+    return this.segments.reduce((sum, segment) => sum + segment.size, 0);
+  }
+
+  checkpoint(): CheckpointState {
+    const { logStart, durableEnd, hold, headEpoch } = this;
+    return { logStart, durableEnd, hold, headEpoch };
+  }
+
+  /** The segment that holds the offset, or would. */
+  segmentIndexFor(offset: bigint): number {
+    let low = 0;
+    let high = this.segments.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.segments[middle]?.baseOffset ?? 0n) <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return Math.max(0, low - 1);
+  }
+
+  /** Takes note of batches that have been written at the end of `segment`. */
+  applyAppend(segment: Segment, batches: readonly BatchMeta[]): void {
+    for (const { header, control } of batches) this.applyBatch(segment, header, control);
+  }
+
+  applyBatch(segment: Segment, header: BatchHeader, control: ControlType | null): void {
+    segment.add(header);
+    this.epochs.assign(header.partitionLeaderEpoch, header.baseOffset, nextOffset(header));
+    this.transactions.apply(header, control);
+  }
+
+  /** Recomputes what readers see. True when it changed. */
+  advance(): boolean {
+    const allowed = this.hold === null ? this.durableEnd : smaller(this.durableEnd, this.hold);
+    return this.#see(larger(larger(this.#visibleEnd, allowed), this.logStart));
+  }
+
+  /** Follows a truncation down. True when what readers see changed. */
+  retreat(end: bigint): boolean {
+    return this.#see(larger(smaller(this.#visibleEnd, end), this.logStart));
+  }
+
+  #see(visibleEnd: bigint): boolean {
+    const stable = larger(this.transactions.lastStableOffset(visibleEnd), this.logStart);
+    const changed = visibleEnd !== this.#visibleEnd || stable !== this.#lastStableOffset;
+    this.#visibleEnd = visibleEnd;
+    this.#lastStableOffset = stable;
+    return changed;
+  }
+}

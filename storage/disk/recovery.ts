@@ -1,0 +1,266 @@
+// Opening a log: what its files hold is compared with what its checkpoint promises.
+//
+// Owns: the verdict on a log's directory after any kind of stop. Batch headers are read everywhere,
+// CRCs only above the durable end of the checkpoint (below it they were checked and synced before).
+// Invariant: a log is never shorter than its checkpoint says, unless an operator accepted the loss;
+// what lies above and is not sound is cut, reported, and fetched from the source again.
+
+import { StorageError } from '../errors.ts';
+import type { LogId } from '../mirror-log.ts';
+import type { LogTail } from './batch-check.ts';
+import { Checkpoint, type CheckpointState, checkpointFileName } from './checkpoint.ts';
+import { type Disk, DiskError, joinPath } from './device.ts';
+import { storageError } from './failures.ts';
+import type { FileTable } from './file-table.ts';
+import { LogState } from './log-state.ts';
+import type { OnReport } from './reports.ts';
+import { parseSegmentFileName, relativeOffsetMax, Segment, segmentFileName } from './segment.ts';
+import { scanSegment } from './segment-scan.ts';
+
+export interface RecoveryOptions {
+  readonly id: LogId;
+  readonly directory: string;
+  readonly disk: Disk;
+  readonly files: FileTable;
+  readonly acceptLoss: boolean;
+  readonly onReport: OnReport;
+}
+
+export interface RecoveredLog {
+  readonly state: LogState;
+  readonly checkpoint: Checkpoint;
+}
+
+/** Where the files stop being sound: everything from `position` of segment `index` on. */
+interface Break {
+  readonly index: number;
+  readonly position: number;
+  readonly reason: string;
+}
+
+interface FoundSegment {
+  readonly baseOffset: bigint;
+  readonly path: string;
+  readonly size: number;
+}
+
+export function recoverLog(options: RecoveryOptions): Promise<RecoveredLog> {
+  return new Recovery(options).run();
+}
+
+class Recovery {
+  readonly #options: RecoveryOptions;
+  readonly #doubts: string[] = [];
+
+  constructor(options: RecoveryOptions) {
+    this.#options = options;
+  }
+
+  async run(): Promise<RecoveredLog> {
+    const { id, directory } = this.#options;
+    let found = await this.#findSegments();
+    const opened = await this.#openCheckpoint(found[0]?.baseOffset ?? 0n);
+    const promised = opened.state;
+    found = await this.#removeBelow(found, promised.logStart);
+    const head = found[0];
+    let { logStart, headEpoch } = promised;
+    if (head === undefined) {
+      this.#doubt(`no segment is left of offsets ${logStart} to ${promised.durableEnd}`);
+      found = [await this.#createSegment(logStart)];
+    } else if (head.baseOffset > logStart) {
+      this.#doubt(`the log starts at ${logStart}, its first segment at ${head.baseOffset}`);
+      logStart = head.baseOffset;
+      headEpoch = -1;
+    }
+    // Offsets below a start that had to move are gone: nothing is promised of them any more.
+    const state = new LogState(id, directory, { ...promised, logStart, headEpoch });
+    const torn = await this.#scan(state, found, promised.durableEnd);
+    if (state.end < promised.durableEnd) {
+      const why = torn === null ? '' : ` (${torn.reason})`;
+      this.#doubt(`it ends at ${state.end}, below its durable end ${promised.durableEnd}${why}`);
+    }
+    if (torn !== null) await this.#cut(state, found, torn);
+    await this.#settle(state, opened.checkpoint, promised);
+    return { state, checkpoint: opened.checkpoint };
+  }
+
+  /** Bytes that should be there cannot be vouched for: an error, unless the loss was accepted. */
+  #doubt(reason: string): void {
+    const { id, acceptLoss, onReport } = this.#options;
+    if (!acceptLoss) {
+      onReport({ kind: 'log-corrupt', id, reason });
+      throw new StorageError('CORRUPT', `log ${id.topicId}-${id.partition}: ${reason}`);
+    }
+    this.#doubts.push(reason);
+  }
+
+  async #findSegments(): Promise<FoundSegment[]> {
+    const { id, disk, directory } = this.#options;
+    let names: string[];
+    try {
+      names = await disk.list(directory);
+    } catch (error) {
+      if (error instanceof DiskError && error.code === 'NOT_FOUND') {
+        const detail = `log ${id.topicId}-${id.partition} is not in the directory`;
+        throw new StorageError('MISSING', detail, { cause: error });
+      }
+      throw error;
+    }
+    const found: FoundSegment[] = [];
+    for (const name of names) {
+      const baseOffset = parseSegmentFileName(name);
+      if (baseOffset === null) continue;
+      const path = joinPath(directory, name);
+      found.push({ baseOffset, path, size: (await disk.fileSize(path)) ?? 0 });
+    }
+    return found.sort((a, b) => (a.baseOffset < b.baseOffset ? -1 : 1));
+  }
+
+  async #openCheckpoint(
+    firstOffset: bigint,
+  ): Promise<{ checkpoint: Checkpoint; state: CheckpointState }> {
+    const { disk, directory, files } = this.#options;
+    const path = joinPath(directory, checkpointFileName);
+    if ((await disk.fileSize(path)) !== null) {
+      const opened = await Checkpoint.open(path, files.use);
+      if (opened !== null) return opened;
+    }
+    this.#doubt('its checkpoint is missing or unreadable');
+    const logStart = firstOffset;
+    const state = { logStart, durableEnd: logStart, hold: null, headEpoch: -1 };
+    await Checkpoint.create(disk, path, state);
+    await disk.syncDirectory(directory);
+    const opened = await Checkpoint.open(path, files.use);
+    if (opened === null) throw new StorageError('IO', `${path} reads back otherwise than written`);
+    return opened;
+  }
+
+  /** Finishes a deletion of the head that a crash may have cut short. */
+  async #removeBelow(found: FoundSegment[], logStart: bigint): Promise<FoundSegment[]> {
+    const first = found.findLastIndex((segment) => segment.baseOffset <= logStart);
+    if (first <= 0) return found;
+    for (const { path } of found.slice(0, first)) await this.#options.disk.remove(path);
+    await this.#options.disk.syncDirectory(this.#options.directory);
+    return found.slice(first);
+  }
+
+  async #createSegment(baseOffset: bigint): Promise<FoundSegment> {
+    const { disk, directory } = this.#options;
+    const path = joinPath(directory, segmentFileName(baseOffset));
+    const file = await disk.openFile(path, { create: true });
+    await file.close();
+    await disk.syncDirectory(directory);
+    return { baseOffset, path, size: 0 };
+  }
+
+  /** Reads all segments into `state`, as far as they are sound. */
+  async #scan(
+    state: LogState,
+    found: readonly FoundSegment[],
+    durableEnd: bigint,
+  ): Promise<Break | null> {
+    let tail: LogTail = { end: found[0]?.baseOffset ?? state.logStart, lastEpoch: -1 };
+    for (const [index, { baseOffset, path, size }] of found.entries()) {
+      const gap = baseOffset - tail.end;
+      const wideGap = gap > relativeOffsetMax && size > 0;
+      if (index > 0 && gap !== 0n && !wideGap) {
+        const reason = `segment ${baseOffset} does not follow ${tail.end}`;
+        return { index, position: 0, reason };
+      }
+      const segment = new Segment(state.directory, baseOffset);
+      segment.openAtStart = state.transactions.open();
+      const result = await this.#options.files.use(path, (file) =>
+        scanSegment(file, {
+          start: 0,
+          end: size,
+          tail,
+          checkAbove: durableEnd,
+          visit: (header, _position, control) => {
+            state.applyBatch(segment, header, control);
+            return true;
+          },
+        }),
+      );
+      const { position, problem } = result;
+      if (problem === null || position > 0 || index === 0) state.segments.push(segment);
+      const seen = state.hold !== null && state.hold < result.tail.end ? state.hold : null;
+      state.transactions.lastStableOffset(seen ?? result.tail.end);
+      if (problem !== null) {
+        return { index, position, reason: `at ${result.tail.end}: ${problem}` };
+      }
+      tail = { end: segment.endOffset, lastEpoch: result.tail.lastEpoch };
+    }
+    return null;
+  }
+
+  /** Cuts what is not sound: later segments from the last one down, then the torn one. */
+  async #cut(state: LogState, found: readonly FoundSegment[], torn: Break): Promise<void> {
+    const { disk, directory, files, id, onReport } = this.#options;
+    const keepTorn = torn.position > 0 || torn.index === 0;
+    const firstRemoved = keepTorn ? torn.index + 1 : torn.index;
+    const removed = found.slice(firstRemoved).reverse();
+    let bytes = 0;
+    for (const { path, size } of removed) {
+      files.forget(path);
+      await disk.remove(path);
+      bytes += size;
+    }
+    if (removed.length > 0) await disk.syncDirectory(directory);
+    const cut = keepTorn ? found[torn.index] : undefined;
+    if (cut !== undefined) {
+      bytes += cut.size - torn.position;
+      await files.use(cut.path, async (file) => {
+        await file.truncate(torn.position);
+        await file.sync();
+      });
+    }
+    onReport({ kind: 'tail-cut', id, end: state.end, bytes, reason: torn.reason });
+  }
+
+  /** Makes what was adopted durable, and writes down what is vouched for from now on. */
+  async #settle(state: LogState, checkpoint: Checkpoint, promised: CheckpointState): Promise<void> {
+    const { disk, directory, files, id, onReport } = this.#options;
+    for (const segment of state.segments.slice(0, -1)) segment.seal();
+    const adopted = state.segments.filter((segment) => segment.endOffset > promised.durableEnd);
+    for (const segment of adopted) await files.use(segment.path, (file) => file.sync());
+    if (adopted.length > 0) await disk.syncDirectory(directory);
+    state.durableEnd = state.end;
+    state.epochs.trimHead(state.logStart);
+    state.epochs.restoreHead(state.headEpoch, state.logStart);
+    state.transactions.trimHead(state.logStart);
+    const changed = state.end !== promised.durableEnd || this.#doubts.length > 0;
+    if (changed) await checkpoint.write(state.checkpoint(), { sync: true });
+    state.advance();
+    if (this.#doubts.length === 0) return;
+    const reason = this.#doubts.join('; ');
+    const { logStart, end } = state;
+    onReport({ kind: 'loss-accepted', id, logStart, end, reason });
+  }
+}
+
+/** Makes the files of a new, empty log in `directory`, durable but for the directory's own name. */
+export async function createLogFiles(
+  disk: Disk,
+  directory: string,
+  logStart: bigint,
+): Promise<void> {
+  try {
+    await disk.makeDirectory(directory);
+    const path = joinPath(directory, segmentFileName(logStart));
+    const file = await disk.openFile(path, { create: true });
+    try {
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await Checkpoint.create(disk, joinPath(directory, checkpointFileName), {
+      logStart,
+      durableEnd: logStart,
+      hold: null,
+      headEpoch: -1,
+    });
+    await disk.syncDirectory(directory);
+  } catch (error) {
+    throw storageError(error);
+  }
+}

@@ -1,0 +1,116 @@
+// Walks the batches of a segment file in order, without reading more than it must.
+//
+// Owns: the reading of batch headers in large steps, for recovery, truncation and time look-ups. It
+// decides nothing about what is found. Invariant: every batch that it visits follows the one before
+// it; the walk ends before the first byte of which that cannot be said, and tells why.
+
+import {
+  type BatchHeader,
+  batchHeaderBytes,
+  isControl,
+  nextOffset,
+  verifyBatchCrc,
+} from '../../protocol/record-batch.ts';
+import { type ControlType, controlTypeAt, followingHeader, type LogTail } from './batch-check.ts';
+import type { DiskFile } from './device.ts';
+
+const stepBytes = 1 << 20;
+
+export interface ScanOptions {
+  readonly start: number;
+  /** Where the file, or the part to walk, ends. */
+  readonly end: number;
+  /** What the first batch has to follow. */
+  readonly tail: LogTail;
+  /** The CRC of batches that end above this offset is checked; null for none. */
+  readonly checkAbove: bigint | null;
+  /** False stops the walk before the visited batch. */
+  readonly visit: (header: BatchHeader, position: number, control: ControlType | null) => boolean;
+}
+
+export interface ScanResult {
+  /** Position after the last batch that was visited and not refused. */
+  readonly position: number;
+  readonly tail: LogTail;
+  /** Why the walk ended before `end` although nobody stopped it, or null. */
+  readonly problem: string | null;
+}
+
+/** A window of the file that moves forward and grows only for a batch that is larger than it. */
+class Window {
+  readonly #file: DiskFile;
+  readonly #end: number;
+  #buffer: Buffer = Buffer.alloc(0);
+  #start = 0;
+  #filled = 0;
+
+  constructor(file: DiskFile, end: number) {
+    this.#file = file;
+    this.#end = end;
+  }
+
+  /** Bytes from `position` on, at least `bytes` of them unless the file is shorter. */
+  async at(position: number, bytes: number): Promise<Buffer> {
+    const offset = position - this.#start;
+    if (offset < 0 || offset + bytes > this.#filled) {
+      const wanted = Math.min(Math.max(bytes, stepBytes), this.#end - position);
+      if (this.#buffer.length < wanted) this.#buffer = Buffer.allocUnsafe(wanted);
+      this.#start = position;
+      this.#filled = await this.#file.read(this.#buffer.subarray(0, wanted), position);
+      return this.#buffer.subarray(0, this.#filled);
+    }
+    return this.#buffer.subarray(offset, this.#filled);
+  }
+}
+
+function needsWholeBatch(header: BatchHeader, checkAbove: bigint | null): boolean {
+  return isControl(header) || (checkAbove !== null && nextOffset(header) > checkAbove);
+}
+
+/** The control type of a batch whose bytes are all there, or why it is not sound. */
+function inspect(
+  buffer: Buffer,
+  header: BatchHeader,
+  checkAbove: bigint | null,
+): { control: ControlType | null } | string {
+  const checked = checkAbove !== null && nextOffset(header) > checkAbove;
+  if (checked && !verifyBatchCrc(buffer, 0, header.sizeInBytes)) {
+    return `CRC-32C of the batch at offset ${header.baseOffset} does not match`;
+  }
+  try {
+    return { control: controlTypeAt(buffer, 0, header) };
+  } catch (error) {
+    return `control batch at offset ${header.baseOffset} is unreadable: ${String(error)}`;
+  }
+}
+
+export async function scanSegment(file: DiskFile, options: ScanOptions): Promise<ScanResult> {
+  const window = new Window(file, options.end);
+  let { tail } = options;
+  let position = options.start;
+  const stop = (problem: string | null): ScanResult => ({ position, tail, problem });
+
+  while (position < options.end) {
+    const rest = options.end - position;
+    if (rest < batchHeaderBytes) return stop(`${rest} bytes are left, too few for a batch`);
+    let buffer = await window.at(position, batchHeaderBytes);
+    if (buffer.length < batchHeaderBytes) return stop('the file is shorter than expected');
+    const header = followingHeader(buffer, 0, tail);
+    if (typeof header === 'string') return stop(header);
+    if (header.sizeInBytes > rest) {
+      return stop(`a batch of ${header.sizeInBytes} bytes where ${rest} are left`);
+    }
+    let control: ControlType | null = null;
+    if (needsWholeBatch(header, options.checkAbove)) {
+      buffer = await window.at(position, header.sizeInBytes);
+      if (buffer.length < header.sizeInBytes) return stop('the file is shorter than expected');
+      const inspected = inspect(buffer, header, options.checkAbove);
+      if (typeof inspected === 'string') return stop(inspected);
+      control = inspected.control;
+    }
+    if (!options.visit(header, position, control)) return stop(null);
+    tail = { end: nextOffset(header), lastEpoch: header.partitionLeaderEpoch };
+    position += header.sizeInBytes;
+  }
+  return stop(null);
+}
