@@ -3,6 +3,7 @@
  *
  *   write SEED   batches of every compression, with nulls, headers, gaps, control markers:
  *                label, bytes, records (as Kafka reads them)
+ *   golden NAME  one batch of 50 known records in that compression, as it is, for test/golden/
  *   open         reads batches (bytes) on stdin; answers with validity and records of each
  */
 import java.io.*;
@@ -18,6 +19,7 @@ public class BatchOracle {
     public static void main(String[] arguments) throws Exception {
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out, 1 << 16));
         if (arguments[0].equals("write")) write(out, new Random(Long.parseLong(arguments[1])));
+        else if (arguments[0].equals("golden")) golden(out, arguments[1]);
         else open(new DataInputStream(new BufferedInputStream(System.in, 1 << 16)), out);
         out.flush();
     }
@@ -42,6 +44,17 @@ public class BatchOracle {
             MemoryRecords control = MemoryRecords.withEndTransactionMarker(42L, 1234567L, 5, 99L, (short) 3, marker);
             writeOne(out, "control " + type, control.buffer());
         }
+    }
+
+    private static void golden(DataOutputStream out, String name) throws IOException {
+        MemoryRecordsBuilder builder = MemoryRecords.builder(ByteBuffer.allocate(1 << 16), (byte) 2,
+            Compression.of(name).build(), TimestampType.CREATE_TIME, 500L, 0L, -1L, (short) -1, -1, false, 3);
+        for (int index = 0; index < 50; index++) {
+            byte[] value = ("value " + index + " ").repeat(20).getBytes(java.nio.charset.StandardCharsets.UTF_8);
+            builder.appendWithOffset(500L + index, 1700000000000L + index, ("key " + index).getBytes(), value);
+        }
+        ByteBuffer buffer = builder.build().buffer();
+        out.write(buffer.array(), buffer.arrayOffset() + buffer.position(), buffer.remaining());
     }
 
     private static ByteBuffer build(Random random, Compression compression, TimestampType timestamps, int records) {
