@@ -1,0 +1,493 @@
+// The State of state.ts over the state topic: fence, replay, then act under a lease that is renewed every
+// second; after a fence of somebody else only read on, for good. Owns the order of everything that touches
+// the topic (one queue). Refuses to know what records are for.
+// Invariants: the view holds committed records only; nothing is committed without a valid lease; a commit
+// whose answer was lost blocks the queue until its outcome is known and the topic has been read to its end.
+import { randomUUID } from 'node:crypto';
+import os from 'node:os';
+import { zeroUuid } from '../../protocol/index.ts';
+import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
+import { pauseMs } from '../cluster/pause.ts';
+import type { Events } from '../observe/events.ts';
+import { formatExport } from './export-file.ts';
+import { FencedError } from './fenced.ts';
+import { InstanceLease, waitBeforeActingMs } from './lease.ts';
+import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
+import { decodeRecord, encodeRecord } from './record-format.ts';
+import { type LeaseRecord, stateKey } from './records.ts';
+import { SnapshotWriter } from './snapshot.ts';
+import { type Lease, type State, type StateChange, StateError, type StateView } from './state.ts';
+import {
+  asUnavailable,
+  checkStateTopic,
+  createStateTopic,
+  findStateTopic,
+  stateTopicName,
+} from './state-topic.ts';
+import { TopicReader } from './topic-reader.ts';
+import { type KeyValue, TransactionWriter } from './transaction-writer.ts';
+import { changeKey, RecordView } from './view.ts';
+
+export interface StateClock {
+  /** Monotonic milliseconds. */
+  now(): number;
+  /** Unix milliseconds. */
+  wallMs(): number;
+}
+
+export interface StateOptions {
+  /** The instance's name; the topic and the transactional id are called after it. */
+  readonly name: string;
+  /** The destination. Not closed by the state. */
+  readonly cluster: Cluster;
+  readonly clock: StateClock;
+  readonly events: Events;
+  readonly snapshotDirectory: string;
+  /** There are mirror logs: then a missing or empty state topic is a loss, not a first start. */
+  readonly mirrorStorageExists: boolean;
+  readonly limits?: Partial<StateLimits>;
+  /** Default: random. */
+  readonly instanceId?: string;
+}
+
+export interface OpenedState extends State {
+  /**
+   * When it returns, the view is as new as the destination was when it was called: for decisions that rest on
+   * the absence of a record. Reads only when this instance is not the one that writes.
+   * @throws StateError UNAVAILABLE
+   */
+  refresh(): Promise<void>;
+}
+
+const leaseKey = 'lease';
+const topicPrefix = 'topic/';
+
+class StateService implements OpenedState {
+  readonly lease: Lease;
+  readonly #lease: InstanceLease;
+  readonly #options: StateOptions;
+  readonly #limits: StateLimits;
+  readonly #topic: string;
+  readonly #view = new RecordView();
+  readonly #closing = new AbortController();
+  readonly #reader: TopicReader;
+  readonly #writer: TransactionWriter;
+  readonly #snapshots: SnapshotWriter;
+  readonly #changeListeners = new Set<(keys: readonly string[]) => void>();
+  readonly #ownershipListeners = new Set<(isOwner: boolean) => void>();
+  readonly #inDoubtKeys = new Set<string>();
+  /** Of the commit that is being written. */
+  #keysInFlight: readonly string[] = [];
+  #queue: Promise<unknown> = Promise.resolve();
+  #loop: Promise<void> = Promise.resolve();
+  #clusterId: string | null = null;
+  #topicId = zeroUuid;
+  #isOwner = false;
+  #isClosed = false;
+  #isFenced = false;
+  #wasUnreachable = false;
+  #acquired: Promise<void> = Promise.resolve();
+
+  constructor(options: StateOptions) {
+    this.#options = options;
+    this.#limits = { ...stateLimitsDefault, ...options.limits };
+    checkLimits(this.#limits);
+    this.#topic = stateTopicName(options.name);
+    const { cluster, clock } = options;
+    const now = (): number => clock.now();
+    this.#lease = new InstanceLease({
+      instanceId: options.instanceId ?? randomUUID(),
+      leaseMs: this.#limits.leaseMs,
+      now,
+    });
+    this.lease = this.#lease;
+    const common = { cluster, topic: this.#topic, signal: this.#closing.signal, now };
+    this.#reader = new TopicReader(common);
+    this.#writer = new TransactionWriter({
+      ...common,
+      transactionalId: this.#topic,
+      wallMs: () => clock.wallMs(),
+      onDoubt: () => this.#enterDoubt(),
+    });
+    this.#snapshots = new SnapshotWriter(options.snapshotDirectory, (error) => {
+      options.events.warn(
+        'state_snapshot_failed',
+        `no local snapshot of the state: ${text(error)}`,
+      );
+    });
+  }
+
+  get view(): StateView {
+    return this.#view;
+  }
+
+  get isSettled(): boolean {
+    return this.#inDoubtKeys.size === 0;
+  }
+
+  isInDoubt(topic: string): boolean {
+    return this.#inDoubtKeys.has(`${topicPrefix}${topic}`);
+  }
+
+  onChange(listener: (keys: readonly string[]) => void): () => void {
+    this.#changeListeners.add(listener);
+    return () => this.#changeListeners.delete(listener);
+  }
+
+  onOwnership(listener: (isOwner: boolean) => void): () => void {
+    this.#ownershipListeners.add(listener);
+    return () => this.#ownershipListeners.delete(listener);
+  }
+
+  async open(): Promise<void> {
+    const info = await this.#prepareTopic();
+    this.#topicId = info.topicId;
+    await this.#writer.fence(this.#limits.openTimeoutMs);
+    const fencedMs = this.#options.clock.now();
+    this.#apply(await this.#reader.read({ until: 'end', timeoutMs: this.#limits.openTimeoutMs }));
+    if (this.#view.isEmpty && this.#options.mirrorStorageExists) throw this.#missing('is empty');
+    const waitMs = waitBeforeActingMs(this.#view.lease, this.#limits.leaseMs);
+    this.#lease.actFrom(fencedMs + waitMs);
+    this.#acquired = this.#acquire(fencedMs + waitMs);
+    this.#loop = this.#run();
+  }
+
+  async commit(changes: readonly StateChange[]): Promise<void> {
+    if (changes.length === 0) return;
+    const records = changes.map(toKeyValue);
+    if (records.some(({ key }) => key === leaseKey)) {
+      throw new StateError('CORRUPT', 'the lease is written by the state itself');
+    }
+    await this.#acquired;
+    await this.#enqueue(async () => {
+      await this.#requireLease();
+      await this.#transact(changes, records);
+    });
+  }
+
+  async refresh(): Promise<void> {
+    if (this.#lease.isValid() && this.isSettled) return;
+    await this.#enqueue(() => this.#settle());
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const mayRelease = this.#lease.isValid();
+    this.#lease.end('this instance is being stopped');
+    this.#setOwner(false);
+    if (mayRelease) await this.#enqueue(() => this.#release());
+    this.#closing.abort();
+    await this.#loop;
+    await this.#queue;
+    await this.#snapshots.flush();
+  }
+
+  async #prepareTopic(): Promise<TopicInfo> {
+    const { cluster, mirrorStorageExists } = this.#options;
+    const { signal } = this.#closing;
+    const found = await findStateTopic(cluster, this.#topic, signal);
+    if (!found && mirrorStorageExists) throw this.#missing('does not exist');
+    const info = found ?? (await createStateTopic(cluster, this.#topic, signal));
+    await checkStateTopic(cluster, info);
+    this.#clusterId = (await cluster.metadata([])).clusterId;
+    return info;
+  }
+
+  #missing(how: string): StateError {
+    const message =
+      `state topic ${this.#topic} ${how}, but there are mirror logs: their timelines would be lost. ` +
+      `Restore it with "causeway state import ${this.#snapshots.file}" or another export, then start again`;
+    return new StateError('MISSING', message);
+  }
+
+  /** One after the other, whatever the outcome of the one before. */
+  #enqueue<Result>(work: () => Promise<Result>): Promise<Result> {
+    const result = this.#queue.then(work);
+    this.#queue = result.then(ignore, ignore);
+    return result;
+  }
+
+  async #acquire(actsFromMs: number): Promise<void> {
+    const { clock } = this.#options;
+    await this.#renew();
+    await pauseMs(actsFromMs - clock.now(), this.#closing.signal);
+    this.#beginOwnership();
+  }
+
+  /** Once, when the lease is valid for the first time. */
+  #beginOwnership(): void {
+    if (this.#isOwner || !this.#lease.isValid()) return;
+    const { events, name } = this.#options;
+    const fields = { instance: this.#lease.instanceId };
+    events.info('lease_acquired', `this instance owns ${name} now`, fields);
+    this.#setOwner(true);
+  }
+
+  /** Until closed: renews while the lease is ours, reads on after it was taken. */
+  async #run(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      const isHeld = this.#lease.isHeld;
+      await pauseMs(isHeld ? this.#limits.renewMs : this.#limits.tailMs, signal);
+      if (signal.aborted || this.#isClosed) return;
+      if (this.#lease.isHeld) await this.#renew();
+      else await this.#enqueue(() => this.#tail());
+    }
+  }
+
+  /** Never throws: a renewal that fails leaves the lease to run out. */
+  async #renew(): Promise<void> {
+    try {
+      await this.#enqueue(async () => {
+        if (!this.#lease.isHeld) return;
+        await this.#checkTopicId();
+        await this.#transact([], []);
+      });
+      this.#sayReachable();
+    } catch (error) {
+      this.#sayUnreachable(error);
+    }
+  }
+
+  /** Never throws: what could not be read now is read by the next call. Inside the queue only. */
+  async #tail(): Promise<void> {
+    try {
+      await this.#settle();
+      this.#sayReachable();
+    } catch (error) {
+      this.#sayUnreachable(error);
+    }
+  }
+
+  /** A topic of the same name with another id is not our state, however it came to be. */
+  async #checkTopicId(): Promise<void> {
+    let topicId: string | undefined;
+    try {
+      const metadata = await this.#options.cluster.metadata([this.#topic]);
+      topicId = metadata.topics.get(this.#topic)?.topicId;
+    } catch (error) {
+      throw asUnavailable(error);
+    }
+    if (topicId === undefined || topicId === zeroUuid || topicId === this.#topicId) return;
+    const message =
+      `state topic ${this.#topic} was deleted and made again: stop this instance, delete the topic, ` +
+      `run "causeway state import ${this.#snapshots.file}" and start again`;
+    this.#options.events.error('state_topic_replaced', message, { topicId });
+    this.#lease.end(message);
+    this.#closing.abort();
+    this.#setOwner(false);
+  }
+
+  async #requireLease(): Promise<void> {
+    if (!this.#lease.isHeld || this.#lease.isValid()) return this.#lease.check();
+    await this.#checkTopicId();
+    await this.#transact([], []);
+    this.#lease.check();
+  }
+
+  /** The changes and a renewal of the lease, in one transaction. */
+  async #transact(changes: readonly StateChange[], records: readonly KeyValue[]): Promise<void> {
+    await this.#settleEarlier();
+    if (!this.#lease.isHeld) return this.#lease.check();
+    const startedMs = this.#options.clock.now();
+    const lease = this.#leaseRecord(false);
+    this.#keysInFlight = records.map(({ key }) => key);
+    let next: bigint;
+    try {
+      const all = [...records, { key: leaseKey, value: encodeRecord(lease) }];
+      next = await this.#writer.commit(all, this.#limits.commitTimeoutMs);
+    } catch (error) {
+      return await this.#onTransactFault(error);
+    } finally {
+      this.#keysInFlight = [];
+    }
+    this.#lease.confirm(startedMs);
+    if (this.isSettled) this.#reader.skipTo(next);
+    for (const change of changes) this.#view.apply(change);
+    this.#view.apply({ put: lease });
+    this.#beginOwnership();
+    this.#tell(records.map(({ key }) => key));
+    if (!this.isSettled) await this.#tail();
+  }
+
+  /** What is to be written next must not meet a doubt. */
+  async #settleEarlier(): Promise<void> {
+    if (!this.#writer.isInDoubt && this.isSettled) return;
+    try {
+      await this.#settle();
+    } catch (error) {
+      const message = `an earlier commit is in doubt, nothing was written: ${text(error)}`;
+      throw new StateError('UNAVAILABLE', message, { cause: error });
+    }
+  }
+
+  async #onTransactFault(error: unknown): Promise<never> {
+    if (!(error instanceof FencedError)) throw asUnavailable(error);
+    await this.#onFenced(error);
+    const message = error.wasInDoubt
+      ? 'fenced while a commit was in doubt: read the state again'
+      : `not the owner any more: ${error.message}`;
+    throw new StateError(error.wasInDoubt ? 'IN_DOUBT' : 'NOT_OWNER', message, { cause: error });
+  }
+
+  #enterDoubt(): void {
+    for (const key of this.#keysInFlight) this.#inDoubtKeys.add(key);
+    if (this.#keysInFlight.length === 0) return;
+    const fields = { records: this.#keysInFlight.length };
+    this.#options.events.warn('state_commit_in_doubt', "a commit's answer was lost", fields);
+  }
+
+  /** Finds out how a doubt ended, then reads to the end. */
+  async #settle(): Promise<void> {
+    try {
+      if (this.#writer.isInDoubt) await this.#writer.resolve(this.#limits.commitTimeoutMs);
+    } catch (error) {
+      if (!(error instanceof FencedError)) throw asUnavailable(error);
+      await this.#onFenced(error);
+    }
+    const until = this.isSettled ? 'stable' : 'end';
+    const timeoutMs = this.#limits.commitTimeoutMs;
+    try {
+      this.#apply(await this.#reader.read({ until, timeoutMs }));
+    } catch (error) {
+      throw asUnavailable(error);
+    }
+    if (this.isSettled) return;
+    this.#inDoubtKeys.clear();
+    this.#options.events.info('state_settled', 'the state was read to its end after a doubt');
+  }
+
+  /** Stop acting first, then say so, with the name of who took over where it can be read at once. */
+  async #onFenced(error: FencedError): Promise<void> {
+    if (this.#isFenced) return;
+    this.#isFenced = true;
+    this.#lease.end(`not the owner any more: ${error.message}`);
+    this.#setOwner(false);
+    try {
+      this.#apply(await this.#reader.read({ until: 'stable', timeoutMs: this.#limits.renewMs }));
+    } catch (fault) {
+      this.#sayUnreachable(fault);
+    }
+    const last = this.#view.lease;
+    const other = last?.instanceId === this.#lease.instanceId ? undefined : last;
+    const by = other
+      ? `instance ${other.instanceId} on ${other.host}, pid ${other.pid}`
+      : 'another instance, not known yet,';
+    this.#options.events.error(
+      'lease_lost',
+      `${by} took over; this instance changes nothing any more`,
+      {
+        instance: this.#lease.instanceId,
+        takenOverBy: other?.instanceId ?? null,
+        takenOverHost: other?.host ?? null,
+        takenOverPid: other?.pid ?? null,
+      },
+    );
+  }
+
+  async #release(): Promise<void> {
+    try {
+      if (this.#writer.isInDoubt) await this.#settle();
+      const value = encodeRecord(this.#leaseRecord(true));
+      await this.#writer.commit([{ key: leaseKey, value }], this.#limits.leaseMs);
+    } catch (error) {
+      const message = `the lease was not released, the next owner waits for its end: ${text(error)}`;
+      this.#options.events.warn('lease_not_released', message);
+    }
+  }
+
+  #leaseRecord(isReleased: boolean): LeaseRecord {
+    return {
+      kind: 'lease',
+      instanceId: this.#lease.instanceId,
+      host: os.hostname(),
+      pid: process.pid,
+      renewedTimeMs: Math.round(this.#options.clock.wallMs()),
+      released: isReleased,
+    };
+  }
+
+  #apply(records: ReadonlyMap<string, string | null>): void {
+    const changes: StateChange[] = [];
+    for (const [key, value] of records) {
+      changes.push(value === null ? { delete: key } : { put: decodeRecord(key, value) });
+    }
+    for (const change of changes) this.#view.apply(change);
+    this.#tell([...records.keys()].filter((key) => key !== leaseKey));
+  }
+
+  #tell(keys: readonly string[]): void {
+    if (keys.length === 0) return;
+    if (this.#lease.isHeld) this.#snapshot();
+    for (const listener of this.#changeListeners) this.#call(() => listener(keys));
+  }
+
+  #snapshot(): void {
+    const { name, clock } = this.#options;
+    this.#snapshots.request(() => {
+      const head = { name, clusterId: this.#clusterId, writtenTimeMs: clock.wallMs() };
+      return formatExport(head, this.#view.records());
+    });
+  }
+
+  #setOwner(isOwner: boolean): void {
+    if (this.#isOwner === isOwner) return;
+    this.#isOwner = isOwner;
+    for (const listener of this.#ownershipListeners) this.#call(() => listener(isOwner));
+  }
+
+  /** What a listener does wrong must not look like a failed commit. */
+  #call(listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#options.events.error(
+        'state_listener_failed',
+        `after a change of state: ${text(error)}`,
+      );
+    }
+  }
+
+  #sayUnreachable(error: unknown): void {
+    if (this.#wasUnreachable || !(this.#lease.isHeld || this.#isFenced)) return;
+    this.#wasUnreachable = true;
+    const message = `the state cannot be renewed or read: ${text(error)}`;
+    this.#options.events.warn('state_unreachable', message);
+  }
+
+  #sayReachable(): void {
+    if (!this.#wasUnreachable) return;
+    this.#wasUnreachable = false;
+    this.#options.events.info('state_reachable', 'the state can be renewed and read again');
+  }
+}
+
+function toKeyValue(change: StateChange): KeyValue {
+  const key = changeKey(change);
+  if ('delete' in change) return { key, value: null };
+  return { key: stateKey(change.put), value: encodeRecord(change.put) };
+}
+
+function ignore(): void {
+  // The caller has the promise itself; the queue only needs to know that it ended.
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * Fences whoever wrote before, reads the whole state and returns. Ownership begins in the background: at once
+ * when nobody had a lease, else one lease later; commits wait for it.
+ * @throws StateError MISSING, CORRUPT, UNAVAILABLE
+ */
+export async function openState(options: StateOptions): Promise<OpenedState> {
+  const service = new StateService(options);
+  try {
+    await service.open();
+  } catch (error) {
+    throw asUnavailable(error);
+  }
+  return service;
+}

@@ -1,0 +1,240 @@
+// Records of the state topic as bytes: one JSON object with a format version and a kind, 64-bit numbers as
+// decimal strings. Every format has a golden file in test/golden/state; a change of a format is a new
+// version. Invariants: what is encoded can be decoded by this version; what a newer version wrote is an error
+// that says so, never a guess.
+import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
+import type { Extent, Timeline } from '../timeline/timeline.ts';
+import { Fields } from './fields.ts';
+import {
+  type LeaseRecord,
+  type LinkRecord,
+  type MirrorError,
+  type MirrorErrorCode,
+  type MirrorState,
+  type NodePortsRecord,
+  type PendingCreation,
+  type PendingStop,
+  type ReceiptPartition,
+  type ReceiptRecord,
+  type StateRecord,
+  type StorageRecord,
+  stateKey,
+  type TopicRecord,
+} from './records.ts';
+import { StateError } from './state.ts';
+
+export const formatVersion = 1;
+
+/** All names of a union: the compiler asks for each one, and for no other. */
+function namesOf<Name extends string>(names: Readonly<Record<Name, true>>): readonly Name[] {
+  return Object.keys(names) as Name[];
+}
+
+const mirrorStates = namesOf<MirrorState>({
+  PENDING_MIRROR: true,
+  ACTIVE: true,
+  PAUSED: true,
+  LINK_PAUSED: true,
+  SOURCE_UNAVAILABLE: true,
+  LINK_FAILED: true,
+  FAILED: true,
+  PENDING_STOPPED: true,
+  PENDING_SYNCHRONIZE: true,
+  PENDING_SETUP_FOR_RESTORE: true,
+  PENDING_RESTORE: true,
+  STOPPED: true,
+});
+
+const mirrorErrorCodes = namesOf<MirrorErrorCode>({
+  NO_ERROR: true,
+  SOURCE_TOPIC_MAY_BE_DELETED: true,
+  SOURCE_TOPIC_ID_CHANGED: true,
+  SOURCE_PARTITIONS_DECREASED: true,
+  NON_MONOTONIC_SOURCE_EPOCH: true,
+  NON_MONOTONIC_LOG_APPEND_EPOCH: true,
+  UNEXPECTED_TRUNCATION: true,
+  UNSUPPORTED_MESSAGE_FORMAT: true,
+  ILLEGAL_STATE: true,
+  LOST_HISTORY: true,
+  SHELL_TOPIC_DELETED: true,
+  SHELL_TOPIC_WRITTEN: true,
+  STORAGE_ERROR: true,
+});
+
+const commands = ['promote', 'failover'] as const;
+
+function readStringMap(fields: Fields, name: string): Record<string, string> {
+  return fields.map(name, (values, key) => values.string(key));
+}
+
+function readLink(fields: Fields): LinkRecord {
+  return {
+    kind: 'link',
+    name: fields.string('name'),
+    linkId: fields.uuid('linkId'),
+    sourceClusterId: fields.string('sourceClusterId'),
+    configs: readStringMap(fields, 'configs'),
+    paused: fields.boolean('paused'),
+    createdTimeMs: fields.integer('createdTimeMs'),
+  };
+}
+
+function readExtent(fields: Fields): Extent {
+  const where = fields.oneOf('where', ['mirror', 'native'] as const);
+  const start = virtualOffset(fields.bigint('start'));
+  const end = fields.nullable('end', (name) => virtualOffset(fields.bigint(name)));
+  if (where === 'mirror') return { where, start, end };
+  return {
+    where,
+    start,
+    end,
+    offsetShift: fields.bigint('offsetShift'),
+    epochShift: fields.integer('epochShift'),
+    firstEpoch: virtualEpoch(fields.integer('firstEpoch')),
+  };
+}
+
+function readTimeline(fields: Fields): Timeline {
+  return { extents: fields.list('extents', readExtent) };
+}
+
+function readMirrorError(fields: Fields): MirrorError {
+  return { code: fields.oneOf('code', mirrorErrorCodes), message: fields.string('message') };
+}
+
+function readCreation(fields: Fields): PendingCreation {
+  return {
+    replicationFactor: fields.integer('replicationFactor'),
+    configs: readStringMap(fields, 'configs'),
+  };
+}
+
+function readStop(fields: Fields): PendingStop {
+  return {
+    command: fields.oneOf('command', commands),
+    actor: fields.string('actor'),
+    deadlineTimeMs: fields.integer('deadlineTimeMs'),
+    cuts: fields.list('cuts', (cut) => ({
+      partition: cut.integer('partition'),
+      offset: cut.bigint('offset'),
+    })),
+  };
+}
+
+function readTopic(fields: Fields): TopicRecord {
+  return {
+    kind: 'topic',
+    name: fields.string('name'),
+    topicId: fields.nullable('topicId', (name) => fields.uuid(name)),
+    link: fields.string('link'),
+    sourceTopic: fields.string('sourceTopic'),
+    sourceTopicId: fields.uuid('sourceTopicId'),
+    state: fields.oneOf('state', mirrorStates),
+    stateTimeMs: fields.integer('stateTimeMs'),
+    error: fields.nullable('error', (name) => fields.object(name, readMirrorError)),
+    partitions: fields.list('partitions', readTimeline),
+    stoppedBy: fields.nullable('stoppedBy', (name) => fields.oneOf(name, commands)),
+    ...(fields.has('creating') ? { creating: fields.object('creating', readCreation) } : {}),
+    ...(fields.has('stopping') ? { stopping: fields.object('stopping', readStop) } : {}),
+  };
+}
+
+function readNodePorts(fields: Fields): NodePortsRecord {
+  return { kind: 'node-ports', ports: fields.map('ports', (ports, id) => ports.integer(id)) };
+}
+
+function readStorage(fields: Fields): StorageRecord {
+  return { kind: 'storage', directoryId: fields.string('directoryId') };
+}
+
+function readLease(fields: Fields): LeaseRecord {
+  return {
+    kind: 'lease',
+    instanceId: fields.string('instanceId'),
+    host: fields.string('host'),
+    pid: fields.integer('pid'),
+    renewedTimeMs: fields.integer('renewedTimeMs'),
+    released: fields.boolean('released'),
+  };
+}
+
+function readReceiptPartition(fields: Fields): ReceiptPartition {
+  return {
+    partition: fields.integer('partition'),
+    virtualEnd: fields.bigint('virtualEnd'),
+    nativeEnd: fields.bigint('nativeEnd'),
+    firstEpoch: fields.integer('firstEpoch'),
+    sourceEnd: fields.bigint('sourceEnd'),
+    lostRecords: fields.bigint('lostRecords'),
+    lastContactTimeMs: fields.integer('lastContactTimeMs'),
+    abortedTransactions: fields.integer('abortedTransactions'),
+  };
+}
+
+function readReceipt(fields: Fields): ReceiptRecord {
+  return {
+    kind: 'receipt',
+    id: fields.string('id'),
+    command: fields.oneOf('command', commands),
+    actor: fields.string('actor'),
+    timeMs: fields.integer('timeMs'),
+    topics: fields.list('topics', (topic) => ({
+      topic: topic.string('topic'),
+      link: topic.string('link'),
+      partitions: topic.list('partitions', readReceiptPartition),
+    })),
+  };
+}
+
+const readers: Readonly<Record<StateRecord['kind'], (fields: Fields) => StateRecord>> = {
+  link: readLink,
+  topic: readTopic,
+  'node-ports': readNodePorts,
+  storage: readStorage,
+  lease: readLease,
+  receipt: readReceipt,
+};
+
+function isKind(kind: string): kind is StateRecord['kind'] {
+  return Object.hasOwn(readers, kind);
+}
+
+function readRecord(key: string, value: unknown): StateRecord {
+  const where = `state record "${key}"`;
+  const fields = new Fields(where, value);
+  const version = fields.integer('v');
+  if (version !== formatVersion) {
+    const message =
+      `${where} has format version ${version}, this version of causeway reads ${formatVersion}: ` +
+      'it was written by another version of causeway';
+    throw new StateError('CORRUPT', message);
+  }
+  const kind = fields.string('kind');
+  if (!isKind(kind)) throw fields.fail('kind', `has the unknown value "${kind}"`);
+  const record = readers[kind](fields);
+  fields.end();
+  if (stateKey(record) !== key) throw fields.fail('kind', `does not belong under the key "${key}"`);
+  return record;
+}
+
+function toJson(record: StateRecord): string {
+  return JSON.stringify({ v: formatVersion, ...record }, (_name, value: unknown) =>
+    typeof value === 'bigint' ? value.toString() : value,
+  );
+}
+
+/** The text of the value, always with the fields in the same order. @throws StateError CORRUPT */
+export function encodeRecord(record: StateRecord): string {
+  return toJson(readRecord(stateKey(record), JSON.parse(toJson(record))));
+}
+
+/** @throws StateError CORRUPT */
+export function decodeRecord(key: string, text: string): StateRecord {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new StateError('CORRUPT', `state record "${key}": not JSON`, { cause: error });
+  }
+  return readRecord(key, value);
+}

@@ -1,0 +1,112 @@
+// The records of the state topic in memory. Owns the maps behind StateView and nothing else: what is applied
+// here is committed, the caller sees to that. Invariant: a change is applied whole, between two turns of the
+// event loop, so that no reader ever sees half of a transaction.
+import type {
+  LeaseRecord,
+  LinkRecord,
+  NodePortsRecord,
+  ReceiptRecord,
+  StateRecord,
+  StorageRecord,
+  TopicRecord,
+} from './records.ts';
+import { stateKey } from './records.ts';
+import type { StateChange, StateView } from './state.ts';
+
+export class RecordView implements StateView {
+  readonly #links = new Map<string, LinkRecord>();
+  readonly #topics = new Map<string, TopicRecord>();
+  readonly #receipts = new Map<string, ReceiptRecord>();
+  #nodePorts: NodePortsRecord | undefined;
+  #storage: StorageRecord | undefined;
+  #lease: LeaseRecord | undefined;
+
+  get links(): ReadonlyMap<string, LinkRecord> {
+    return this.#links;
+  }
+
+  get topics(): ReadonlyMap<string, TopicRecord> {
+    return this.#topics;
+  }
+
+  get receipts(): ReadonlyMap<string, ReceiptRecord> {
+    return this.#receipts;
+  }
+
+  get nodePorts(): NodePortsRecord | undefined {
+    return this.#nodePorts;
+  }
+
+  get storage(): StorageRecord | undefined {
+    return this.#storage;
+  }
+
+  /** The last lease record, whoever wrote it. */
+  get lease(): LeaseRecord | undefined {
+    return this.#lease;
+  }
+
+  /** Nothing but, at most, a lease. */
+  get isEmpty(): boolean {
+    return this.records().length === 0;
+  }
+
+  /** All records but the lease, which is of no use to anybody later. */
+  records(): StateRecord[] {
+    const records: StateRecord[] = [
+      ...this.#links.values(),
+      ...this.#topics.values(),
+      ...this.#receipts.values(),
+    ];
+    if (this.#nodePorts) records.push(this.#nodePorts);
+    if (this.#storage) records.push(this.#storage);
+    return records;
+  }
+
+  apply(change: StateChange): void {
+    if ('delete' in change) this.#delete(change.delete);
+    else this.#put(change.put);
+  }
+
+  #put(record: StateRecord): void {
+    switch (record.kind) {
+      case 'link':
+        this.#links.set(record.name, record);
+        break;
+      case 'topic':
+        this.#topics.set(record.name, record);
+        break;
+      case 'receipt':
+        this.#receipts.set(record.id, record);
+        break;
+      case 'node-ports':
+        this.#nodePorts = record;
+        break;
+      case 'storage':
+        this.#storage = record;
+        break;
+      case 'lease':
+        this.#lease = record;
+        break;
+    }
+  }
+
+  #delete(key: string): void {
+    const slash = key.indexOf('/');
+    const name = key.slice(slash + 1);
+    if (slash < 0) this.#deleteSingle(key);
+    else if (key.startsWith('link/')) this.#links.delete(name);
+    else if (key.startsWith('topic/')) this.#topics.delete(name);
+    else if (key.startsWith('receipt/')) this.#receipts.delete(name);
+  }
+
+  #deleteSingle(key: string): void {
+    if (key === 'node-ports') this.#nodePorts = undefined;
+    else if (key === 'storage') this.#storage = undefined;
+    else if (key === 'lease') this.#lease = undefined;
+  }
+}
+
+export function changeKey(change: StateChange): string {
+  return 'delete' in change ? change.delete : stateKey(change.put);
+}
