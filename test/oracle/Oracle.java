@@ -8,6 +8,8 @@
  *                      Kafka's classes; answers (1, bytes) or (0, reason)
  *   refusals           for every struct, version and field which that version lacks: is the field,
  *                      set to something else than its default, dropped or refused?
+ *   tables             error numbers (number, name, retriable) and API keys (number, name, lowest,
+ *                      highest stable and highest version, then the header versions of each)
  */
 import java.io.*;
 import java.lang.reflect.Method;
@@ -17,6 +19,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.zip.*;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.protocol.*;
 import org.apache.kafka.common.protocol.types.BoundField;
 import org.apache.kafka.common.protocol.types.Field;
@@ -40,6 +43,7 @@ public class Oracle {
             case "write" -> write(out, Long.parseLong(arguments[1]), Integer.parseInt(arguments[2]));
             case "echo" -> echo(new DataInputStream(new BufferedInputStream(System.in, 1 << 16)), out);
             case "refusals" -> refusals(out);
+            case "tables" -> tables(out);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
         out.flush();
@@ -140,6 +144,25 @@ public class Oracle {
                 out.writeUTF(String.valueOf(refused));
             }
         }
+    }
+
+    private static void tables(DataOutputStream out) throws IOException {
+        StringBuilder lines = new StringBuilder();
+        for (Errors error : Errors.values()) {
+            boolean retriable = error.exception() instanceof org.apache.kafka.common.errors.RetriableException;
+            lines.append("error " + error.code() + " " + error.name() + " " + retriable + "\n");
+        }
+        for (ApiKeys api : ApiKeys.values()) {
+            ApiMessageType type = api.messageType;
+            int highest = type.highestSupportedVersion(true);
+            lines.append("api " + api.id + " " + api.name + " " + type.lowestSupportedVersion());
+            lines.append(" " + type.highestSupportedVersion(false) + " " + highest);
+            for (short version = type.lowestSupportedVersion(); version <= highest; version++) {
+                lines.append(" " + type.requestHeaderVersion(version) + "/" + type.responseHeaderVersion(version));
+            }
+            lines.append("\n");
+        }
+        out.write(lines.toString().getBytes(StandardCharsets.UTF_8));
     }
 
     private static void refusals(DataOutputStream out) throws Exception {

@@ -49,13 +49,13 @@ function compile(libraries: string): string {
   if (existsSync(target)) return target;
   const partial = `${target}.${process.pid}`;
   mkdirSync(partial, { recursive: true });
-  execFileSync('javac', ['-cp', libraries, '-d', partial, ...sources], { stdio: 'pipe' });
   try {
+    execFileSync('javac', ['-cp', libraries, '-d', partial, ...sources], { stdio: 'pipe' });
     renameSync(partial, target);
   } catch (error) {
-    // Another test process was faster; its result is the same.
-    if (!existsSync(target)) throw error;
     rmSync(partial, { recursive: true });
+    // Another test process may have been faster; its result is the same.
+    if (!existsSync(target)) throw error;
   }
   return target;
 }

@@ -5,11 +5,17 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import {
+  apis,
+  ErrorCode,
+  errorName,
+  isRetriable,
   loadMessageByName,
   type MessageCodec,
   type MessageName,
   messageNames,
   Reader,
+  requestHeaderVersion,
+  responseHeaderVersion,
   Writer,
 } from '../../protocol/index.ts';
 import { openOracle, oracleMissing } from './java.ts';
@@ -154,4 +160,23 @@ test('fields that a version lacks are dropped or refused just as Kafka does', {
     compared++;
   }
   assert.ok(compared > 700, `only ${compared} compared`);
+});
+
+test('error numbers, API keys and header versions are those of Kafka', { skip }, async () => {
+  const output = (await (await openOracle()).run('Oracle', ['tables'])).toString('utf8');
+  const ours = [
+    ...Object.values(ErrorCode)
+      .sort((a, b) => a - b)
+      .map((code) => `error ${code} ${errorName(code)} ${isRetriable(code)}`),
+    ...apis.map((api) => {
+      const headers: string[] = [];
+      for (let version = api.versionMin; version <= api.versionLatest; version++) {
+        const request = requestHeaderVersion(api.key, version);
+        headers.push(`${request}/${responseHeaderVersion(api.key, version)}`);
+      }
+      const range = [api.versionMin, api.versionMax, api.versionLatest];
+      return ['api', api.key, api.name, ...range, ...headers].join(' ');
+    }),
+  ];
+  assert.deepEqual(ours, output.trim().split('\n'));
 });
