@@ -42,12 +42,21 @@ function readArguments() {
   }
 }
 
+function isAmong(folders) {
+  return (file) => folders.some((folder) => file.startsWith(folder));
+}
+
+/** Fetches and compiles what broker tests need, so that no test's time contains it. */
+async function warmUp() {
+  const helper = await import(join(root, 'dist/test/helpers/warm-up.js'));
+  await helper.warmUp().catch((error) => fail(error.message));
+}
+
 /** Groups of source files, each with the number of files that run at once. */
 function choose(positionals) {
   const all = testFiles(join(root, 'test'));
   const named = positionals.filter((name) => name.endsWith('.ts'));
   const [mode = 'all'] = positionals.filter((name) => !name.endsWith('.ts'));
-  const isAmong = (folders) => (file) => folders.some((folder) => file.startsWith(folder));
   const quick = all.filter((file) => !isAmong([...withBrokers, longTests])(file));
   const real = all.filter(isAmong(withBrokers));
   if (named.length > 0) {
@@ -133,7 +142,9 @@ const stop = new AbortController();
 for (const name of ['SIGINT', 'SIGTERM']) process.once(name, () => stop.abort());
 const startedAt = performance.now();
 for (const group of groups) {
-  if (group.files.length > 0 && !stop.signal.aborted) await runGroup(group, stop.signal);
+  if (group.files.length === 0 || stop.signal.aborted) continue;
+  if (group.files.some(isAmong([...withBrokers, longTests]))) await warmUp();
+  await runGroup(group, stop.signal);
 }
 summarise(startedAt);
 process.exitCode = totals.failed > 0 || totals.passed === 0 || stop.signal.aborted ? 1 : 0;
