@@ -1,0 +1,459 @@
+// Fetch at a virtual broker: ordinary partitions pass, promoted ones pass shifted, copies are merged in.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  createFetchPartition,
+  createFetchRequest,
+  createFetchTopic,
+  type FetchPartition,
+  type FetchRequest,
+  fetchRequestCodec,
+} from '../../../protocol/generated/fetch-request.ts';
+import {
+  createAbortedTransaction,
+  createEpochEndOffset,
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createLeaderIdAndEpoch,
+  createNodeEndpoint,
+  createPartitionData,
+  type FetchResponse,
+  fetchResponseCodec,
+  type PartitionData,
+} from '../../../protocol/generated/fetch-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import { fetchHandler } from '../../../src/gateway/handlers/fetch.ts';
+import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
+import {
+  batchesOf,
+  DESCRIBE,
+  exchange,
+  FakeSession,
+  linkNodeId,
+  ordersId,
+  otherId,
+  promotedAt100,
+} from './read-fixtures.ts';
+
+const codecs = { request: fetchRequestCodec, response: fetchResponseCodec };
+
+interface Ask extends Partial<FetchPartition> {
+  readonly name?: string;
+  readonly id?: string;
+}
+
+const ordinary: Ask = { name: 'ordinary', id: otherId };
+
+/** The shell of `orders` holds native offsets from 8 on; `ordinary` is any other topic. */
+function shell(session: FakeSession, fields: Partial<PartitionData> = {}): void {
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, (request, version) =>
+    createFetchResponse({
+      throttleTimeMs: 3,
+      sessionId: request.sessionEpoch >= 0 ? 77 : 0,
+      responses: request.topics.map(({ topic, topicId, partitions }) =>
+        createFetchableTopicResponse({
+          topic,
+          topicId,
+          partitions: partitions.map(({ partition, fetchOffset }) =>
+            createPartitionData({
+              partitionIndex: partition,
+              highWatermark: 30n,
+              lastStableOffset: 28n,
+              logStartOffset: version >= 5 ? 0n : -1n,
+              abortedTransactions: null,
+              records: Buffer.concat([batch(fetchOffset, 2, { epoch: 2 }), batch(20n, 1)]),
+              ...fields,
+            }),
+          ),
+        }),
+      ),
+    }),
+  );
+}
+
+/** The copy of `orders` holds [0, 100). */
+function copy(): MemoryMirrorLog {
+  return new MemoryMirrorLog(
+    0n,
+    batch(0n, 50, { epoch: 4 }),
+    batch(50n, 40, { epoch: 5, producerId: 9n, isTransactional: true }),
+    batch(90n, 9, { epoch: 5 }),
+    marker(99n, 9n, 'ABORT', 6),
+  );
+}
+
+function virtualBroker(log: MemoryMirrorLog | null = copy()): FakeSession {
+  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+  session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
+  shell(session);
+  return session;
+}
+
+function message(asks: readonly Ask[], fields: Partial<FetchRequest>): FetchRequest {
+  return createFetchRequest({
+    minBytes: 1,
+    maxWaitMs: 500,
+    ...fields,
+    topics: asks.map(({ name = 'orders', id = ordersId, ...partition }) =>
+      createFetchTopic({
+        topic: name,
+        topicId: id,
+        partitions: [createFetchPartition({ partitionMaxBytes: 1_000_000, ...partition })],
+      }),
+    ),
+  });
+}
+
+async function fetch(
+  session: FakeSession,
+  asks: readonly Ask[],
+  fields: Partial<FetchRequest> = {},
+  version = 17,
+) {
+  return exchange(session, fetchHandler, codecs, version, message(asks, fields));
+}
+
+function partition(response: FetchResponse, topic = 0): PartitionData {
+  const data = response.responses[topic]?.partitions[0];
+  assert.ok(data !== undefined);
+  return data;
+}
+
+function fetchesSeen(session: FakeSession): { version: number; message: FetchRequest }[] {
+  return session.broker.seen
+    .filter(({ apiKey }) => apiKey === 1)
+    .map(({ version, message: seen }) => ({ version, message: seen as FetchRequest }));
+}
+
+function asked(session: FakeSession, topic = 0): FetchPartition {
+  const found = fetchesSeen(session).at(-1)?.message.topics[topic]?.partitions[0];
+  assert.ok(found !== undefined);
+  return found;
+}
+
+for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
+  test(`version ${version}: ordinary topics stream through, asked so that no address can come back`, async () => {
+    const session = virtualBroker();
+    const { disposition, response } = await fetch(
+      session,
+      [{ ...ordinary, fetchOffset: 5n }],
+      { sessionEpoch: 0 },
+      version,
+    );
+    assert.equal(disposition, 'forward');
+    assert.equal(partition(response).highWatermark, 30n);
+    assert.equal(response.sessionId, version >= 7 ? 77 : 0);
+    assert.equal(asked(session).fetchOffset, 5n);
+    assert.equal(fetchesSeen(session)[0]?.version, Math.min(version, 15));
+  });
+
+  test(`version ${version}: from S on, offsets and epochs of a promoted partition are shifted`, async () => {
+    const session = virtualBroker();
+    const { response } = await fetch(
+      session,
+      [{ fetchOffset: 103n, currentLeaderEpoch: 7, lastFetchedEpoch: version >= 12 ? 6 : -1 }],
+      { sessionEpoch: 0 },
+      version,
+    );
+    const native = asked(session);
+    assert.equal(native.fetchOffset, 11n);
+    assert.equal(native.currentLeaderEpoch, version >= 9 ? 3 : -1);
+    assert.equal(native.lastFetchedEpoch, version >= 12 ? 2 : -1);
+    const data = partition(response);
+    assert.equal(data.highWatermark, 122n);
+    assert.equal(data.lastStableOffset, 120n);
+    assert.equal(data.logStartOffset, version >= 5 ? 0n : -1n, 'the copy starts at 0');
+    assert.deepEqual(batchesOf(data.records), [
+      { base: 103n, epoch: 6 },
+      { base: 112n, epoch: 4 },
+    ]);
+    assert.equal(response.sessionId, version >= 7 ? 77 : 0, "the broker's session is kept");
+  });
+}
+
+test('the response is patched in place: all lengths stay, hidden and cut parts included', async () => {
+  const session = virtualBroker();
+  const cut = Buffer.concat([batch(11n, 2, { epoch: 2 }), batch(13n, 5, { epoch: 3 })]);
+  shell(session, {
+    highWatermark: 3n,
+    lastStableOffset: -1n,
+    records: cut.subarray(0, cut.length - 30),
+    abortedTransactions: [createAbortedTransaction({ producerId: 4n, firstOffset: 12n })],
+    currentLeader: createLeaderIdAndEpoch({ leaderId: 2, leaderEpoch: 5 }),
+    divergingEpoch: createEpochEndOffset({ epoch: 2, endOffset: 15n }),
+    errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+  });
+  const { response } = await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 }, 12);
+  const data = partition(response);
+  assert.equal(data.highWatermark, 100n, 'R8: never below S');
+  assert.equal(data.lastStableOffset, -1n, 'a sentinel');
+  assert.equal(data.abortedTransactions?.[0]?.firstOffset, 104n);
+  assert.equal(data.abortedTransactions?.[0]?.producerId, 4n);
+  assert.deepEqual([data.currentLeader.leaderId, data.currentLeader.leaderEpoch], [2, 9]);
+  assert.deepEqual([data.divergingEpoch.epoch, data.divergingEpoch.endOffset], [6, 107n]);
+  assert.deepEqual(batchesOf(data.records), [
+    { base: 103n, epoch: 6 },
+    { base: 105n, epoch: 7 },
+  ]);
+  assert.equal(data.records?.length, cut.length - 30);
+});
+
+test('after the copy is gone the log starts where the shell does, never below S', async () => {
+  const log = copy();
+  const session = virtualBroker(log);
+  await log.deleteHead(100n);
+  const start = async (logStartOffset: bigint) => {
+    shell(session, { logStartOffset });
+    return partition((await fetch(session, [{ fetchOffset: 103n }])).response).logStartOffset;
+  };
+  assert.equal(await start(0n), 100n);
+  assert.equal(await start(20n), 112n);
+});
+
+test('below S the copy answers, in one batch list that ends at S, and the rest is merged in order', async () => {
+  const session = virtualBroker();
+  const { disposition, response } = await fetch(
+    session,
+    [{ fetchOffset: 60n }, { ...ordinary, fetchOffset: 5n }],
+    { sessionEpoch: 0, isolationLevel: 1 },
+  );
+  assert.equal(disposition, 'answer');
+  assert.equal(response.sessionId, 0, 'sessionless');
+  assert.deepEqual(
+    response.responses.map(({ topicId }) => topicId),
+    [ordersId, otherId],
+  );
+  const data = partition(response);
+  assert.deepEqual(
+    batchesOf(data.records).map(({ base }) => base),
+    [50n, 90n, 99n],
+  );
+  assert.deepEqual(
+    data.abortedTransactions?.map(({ firstOffset }) => firstOffset),
+    [50n],
+  );
+  assert.ok(data.lastStableOffset >= 100n, 'R7: nothing before S is undecided');
+  assert.ok(data.highWatermark >= 100n);
+  assert.equal(partition(response, 1).highWatermark, 30n);
+  const upstream = fetchesSeen(session).at(-1)?.message;
+  assert.equal(upstream?.maxWaitMs, 0, 'what is there goes out at once');
+  assert.equal(upstream?.minBytes, 0);
+  assert.equal(upstream?.sessionEpoch, -1);
+  assert.equal(upstream?.topics.length, 1);
+  assert.equal(asked(session).fetchOffset, 5n);
+});
+
+test("below S the high watermark is the shell's last known one", async () => {
+  const session = virtualBroker();
+  const before = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  assert.equal(before.highWatermark, 100n);
+  await fetch(session, [{ fetchOffset: 103n }]);
+  const after = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  assert.equal(after.highWatermark, 122n);
+});
+
+test('a gap at the end of the copy leads on to the shell at n, with the wait of the client', async () => {
+  const log = new MemoryMirrorLog(0n, batch(0n, 90, { epoch: 5 }));
+  log.durableLimit = 100n;
+  const session = virtualBroker(log);
+  const { response } = await fetch(session, [{ fetchOffset: 95n }], {}, 11);
+  assert.equal(asked(session).fetchOffset, 8n);
+  assert.equal(batchesOf(partition(response).records)[0]?.base, 100n);
+  assert.equal(fetchesSeen(session).at(-1)?.message.maxWaitMs, 500);
+});
+
+test('R19: a copy that is shorter than its extent is 56, never the shell in its place', async () => {
+  for (const log of [null, new MemoryMirrorLog(0n, batch(0n, 90))]) {
+    const session = virtualBroker(log);
+    const { response } = await fetch(session, [{ fetchOffset: 95n }]);
+    assert.equal(partition(response).errorCode, ErrorCode.KAFKA_STORAGE_ERROR);
+    assert.deepEqual(fetchesSeen(session), []);
+  }
+});
+
+test('below the start of the copy is out of range, with the start told', async () => {
+  const log = copy();
+  await log.deleteHead(50n);
+  const session = virtualBroker(log);
+  const data = partition((await fetch(session, [{ fetchOffset: 10n }])).response);
+  assert.equal(data.errorCode, ErrorCode.OFFSET_OUT_OF_RANGE);
+  assert.equal(data.logStartOffset, 50n);
+});
+
+test('an incremental fetch into the copy asks the client to begin anew: 70, and no topics', async () => {
+  const session = virtualBroker();
+  const incremental = { sessionId: 77, sessionEpoch: 4 };
+  const { response } = await fetch(session, [{ fetchOffset: 60n }], incremental);
+  assert.equal(response.errorCode, ErrorCode.FETCH_SESSION_ID_NOT_FOUND);
+  assert.deepEqual(response.responses, []);
+  assert.deepEqual(fetchesSeen(session), []);
+});
+
+test('an incremental fetch that names nothing is still shifted', async () => {
+  const session = virtualBroker();
+  await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({
+      sessionId: 77,
+      responses: [
+        createFetchableTopicResponse({
+          topicId: ordersId,
+          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
+        }),
+      ],
+    }),
+  );
+  const next = { sessionId: 77, sessionEpoch: 1 };
+  const data = partition((await fetch(session, [], next)).response);
+  assert.equal(data.highWatermark, 132n);
+  assert.equal(batchesOf(data.records)[0]?.base, 105n);
+  // A session that another connection began: we cannot know what it holds.
+  const unknown = virtualBroker();
+  unknown.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({
+      sessionId: 77,
+      responses: [
+        createFetchableTopicResponse({
+          topicId: ordersId,
+          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
+        }),
+      ],
+    }),
+  );
+  assert.equal(partition((await fetch(unknown, [], next)).response).highWatermark, 132n);
+});
+
+test('a topic in doubt that a session still holds is answered retriably, its records withheld', async () => {
+  const session = virtualBroker();
+  await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
+  session.directory.put({ name: 'orders', mode: 'unavailable', log: null });
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({
+      sessionId: 77,
+      responses: [
+        createFetchableTopicResponse({
+          topicId: ordersId,
+          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
+        }),
+        createFetchableTopicResponse({
+          topicId: otherId,
+          partitions: [createPartitionData({ highWatermark: 50n, records: batch(1n, 1) })],
+        }),
+      ],
+    }),
+  );
+  const { response } = await fetch(session, [], { sessionId: 77, sessionEpoch: 1 });
+  assert.equal(partition(response, 0).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(partition(response, 0).highWatermark, -1n);
+  assert.equal(partition(response, 0).records?.length, 0);
+  assert.equal(partition(response, 1).highWatermark, 50n);
+  assert.equal(batchesOf(partition(response, 1).records)[0]?.base, 1n);
+});
+
+test('R3: a mirror asked for at a virtual broker is redirected, the shell never sees it', async () => {
+  for (const version of [4, 11, 12, 15, 16, 18]) {
+    const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+    session.directory.put({ name: 'orders', mode: 'mirror', log: copy(), advertisedEpoch: 5 });
+    shell(session);
+    const asks = [{ fetchOffset: 0n }, { ...ordinary, fetchOffset: 5n }];
+    const { response } = await fetch(session, asks, {}, version);
+    const data = partition(response);
+    assert.equal(data.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+    const hasLeader = version >= 12;
+    assert.equal(data.currentLeader.leaderId, hasLeader ? linkNodeId : -1);
+    assert.equal(data.currentLeader.leaderEpoch, hasLeader ? 5 : -1);
+    assert.deepEqual(
+      response.nodeEndpoints.map(({ host }) => host),
+      version >= 16 ? ['proxy'] : [],
+    );
+    assert.equal(partition(response, 1).highWatermark, 30n);
+    const seen = fetchesSeen(session).flatMap(({ message: { topics } }) => topics);
+    assert.deepEqual(
+      seen.map(({ topic, topicId }) => [topic, topicId].includes('orders') || topicId === ordersId),
+      [false],
+    );
+  }
+});
+
+test('R8: a leader epoch before V0 is fenced by us, with the new leader', async () => {
+  const session = virtualBroker();
+  for (const fetchOffset of [60n, 103n]) {
+    const { response } = await fetch(session, [{ fetchOffset, currentLeaderEpoch: 5 }]);
+    const data = partition(response);
+    assert.equal(data.errorCode, ErrorCode.FENCED_LEADER_EPOCH);
+    assert.deepEqual([data.currentLeader.leaderId, data.currentLeader.leaderEpoch], [2, 7]);
+    assert.deepEqual(
+      response.nodeEndpoints.map(({ nodeId }) => nodeId),
+      [2],
+    );
+  }
+  assert.deepEqual(fetchesSeen(session), []);
+});
+
+test('R8: a last fetched epoch before V0 goes to the broker as -1', async () => {
+  const session = virtualBroker();
+  await fetch(session, [{ fetchOffset: 100n, currentLeaderEpoch: 6, lastFetchedEpoch: 5 }]);
+  assert.equal(asked(session).lastFetchedEpoch, -1);
+  assert.equal(asked(session).currentLeaderEpoch, 2);
+  assert.equal(asked(session).fetchOffset, 8n);
+});
+
+test('who may not read the topic gets nothing of its copy', async () => {
+  const session = virtualBroker();
+  session.broker.operations.set('orders', DESCRIBE);
+  const data = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  assert.equal(data.errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+  assert.equal(data.records?.length, 0);
+});
+
+test('not knowing never means ordinary: unsettled, nothing goes upstream', async () => {
+  const session = virtualBroker();
+  session.directory.isSettled = false;
+  const { response } = await fetch(session, [ordinary]);
+  assert.equal(partition(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.deepEqual(fetchesSeen(session), []);
+});
+
+test('a partition that was added after the promotion is the shell’s own', async () => {
+  const session = virtualBroker();
+  const { response } = await fetch(session, [{ partition: 3, fetchOffset: 4n }]);
+  assert.equal(asked(session).fetchOffset, 4n);
+  assert.equal(partition(response).highWatermark, 30n);
+});
+
+test('R2: where a broker cannot be asked without addresses, its addresses are replaced', async () => {
+  const session = virtualBroker();
+  session.upstreamVersions.set(1, { min: 16, max: 18 });
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({
+      nodeEndpoints: [createNodeEndpoint({ nodeId: 2, host: 'real-2', port: 9092 })],
+      responses: [
+        createFetchableTopicResponse({
+          topicId: otherId,
+          partitions: [
+            createPartitionData({
+              errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+              currentLeader: createLeaderIdAndEpoch({ leaderId: 2, leaderEpoch: 4 }),
+            }),
+          ],
+        }),
+      ],
+    }),
+  );
+  const { response, frame } = await fetch(session, [ordinary]);
+  assert.deepEqual(
+    response.nodeEndpoints.map(({ nodeId, host }) => [nodeId, host]),
+    [[2, 'proxy']],
+  );
+  assert.equal(frame.includes('real-2'), false);
+});
+
+test("the broker's refusal of a whole fetch is passed on", async () => {
+  const session = virtualBroker();
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({ errorCode: ErrorCode.UNKNOWN_SERVER_ERROR }),
+  );
+  const { response } = await fetch(session, [{ fetchOffset: 0n }, ordinary]);
+  assert.equal(response.errorCode, ErrorCode.UNKNOWN_SERVER_ERROR);
+  assert.deepEqual(response.responses, []);
+});
