@@ -42,9 +42,10 @@ export function emitDecode(message: Message, struct: Struct): string {
     const name = camelCase(field.name);
     return name === localName(field) ? name : `${name}: ${localName(field)}`;
   });
-  const usesVersion = lines.some((line) => /\bversion\b/.test(line));
+  const version = lines.some((line) => /\bversion\b/.test(line)) ? 'version' : '_version';
+  const parameters = `reader: Reader, ${version}: number`;
   return [
-    `export function decode${struct.name}(reader: Reader, ${usesVersion ? '' : '_'}version: number): ${struct.name} {`,
+    `export function decode${struct.name}(${parameters}): ${struct.name} {`,
     ...lines.map((line) => `  ${line}`),
     `  return { ${[...properties, 'unknownTags'].join(', ')} };`,
     '}',

@@ -73,8 +73,8 @@ export function emitLoaders(messages: readonly Message[]): string {
     '',
     'export const loaders = {',
     ...present.map((message) => {
-      const file = `./${fileNameOf(message)}`;
-      return `  ${message.name}: async (): Promise<MessageCodec> => (await import('${file}')).${codecNameOf(message)},`;
+      const loaded = `(await import('./${fileNameOf(message)}')).${codecNameOf(message)}`;
+      return `  ${message.name}: async (): Promise<MessageCodec> => ${loaded},`;
     }),
     '};',
     '',
