@@ -27,6 +27,11 @@ export interface CausewayConfig {
       | { readonly kind: 'bytes'; readonly value: number }
       | { readonly kind: 'percent'; readonly value: number };
   };
-  readonly admin: { readonly bind: string; readonly port: number };
+  readonly admin: {
+    readonly bind: string;
+    readonly port: number;
+    /** False: metrics by topic only, for installations with very many partitions. Default true. */
+    readonly partitionMetrics?: boolean;
+  };
   readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' };
 }

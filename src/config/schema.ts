@@ -45,6 +45,7 @@ export const fileSchema = Type.Object(
       {
         bind: Type.String({ minLength: 1, default: '127.0.0.1' }),
         port: Type.Integer({ minimum: 0, maximum: 65_535, default: 8082 }),
+        partitionMetrics: Type.Boolean({ default: true }),
       },
       { ...closed, default: {} },
     ),

@@ -45,7 +45,7 @@ test('a minimal file gets the defaults of the design', () => {
       directory: '/var/lib/causeway',
       minFreeBytes: { kind: 'percent', value: 5 },
     },
-    admin: { bind: '127.0.0.1', port: 8082 },
+    admin: { bind: '127.0.0.1', port: 8082, partitionMetrics: true },
     log: { level: 'info' },
   });
 });
@@ -74,7 +74,7 @@ log: {level: debug}
   assert.equal(config.gateway.linkNodeId, 77);
   assert.deepEqual(config.gateway.brokerPorts, { first: 19093, last: 19100 });
   assert.deepEqual(config.storage.minFreeBytes, { kind: 'bytes', value: 2 * 1024 ** 3 });
-  assert.deepEqual(config.admin, { bind: '0.0.0.0', port: 0 });
+  assert.deepEqual(config.admin, { bind: '0.0.0.0', port: 0, partitionMetrics: true });
 });
 
 test('environment variables stand for values, numbers too, and never for structure', () => {

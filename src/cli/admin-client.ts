@@ -1,0 +1,123 @@
+// Talks to the admin API of a running proxy: the only way in which commands act (besides `serve` and
+// `state import`). Every failure becomes one sentence.
+import os from 'node:os';
+import { CliError, ExitCode } from './io.ts';
+
+export const defaultUrl = 'http://127.0.0.1:8082';
+
+function messageOf(body: string, status: number): string {
+  try {
+    const parsed: unknown = JSON.parse(body);
+    const message: unknown =
+      typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, 'message') : undefined;
+    if (typeof message === 'string' && message !== '') return message;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  return `the admin API answered HTTP ${status}`;
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause;
+  if (cause instanceof Error) {
+    const code = 'code' in cause ? String(cause.code) : '';
+    return code === '' ? cause.message : code;
+  }
+  return error.message;
+}
+
+function userName(): string {
+  try {
+    return os.userInfo().username;
+  } catch {
+    // A container's user id may have no entry in the password file.
+    return String(process.getuid?.() ?? 'unknown');
+  }
+}
+
+export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+export class AdminClient {
+  readonly #base: string;
+  #clusterPath: string | undefined;
+
+  constructor(url: string) {
+    const withScheme = /^[a-z]+:\/\//.test(url) ? url : `http://${url}`;
+    if (!URL.canParse(withScheme) || !/^https?:/.test(withScheme)) {
+      throw new CliError(ExitCode.usage, `"${url}" is not a URL of the admin API`);
+    }
+    this.#base = withScheme.replace(/\/+$/, '');
+  }
+
+  async #fetch(
+    method: string,
+    path: string,
+    options: { query?: Query; body?: unknown; signal?: AbortSignal },
+  ): Promise<string> {
+    const url = new URL(this.#base + path);
+    for (const [name, value] of Object.entries(options.query ?? {})) {
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    }
+    const headers: Record<string, string> = {
+      'x-causeway-actor': `${userName()}@${os.hostname()}`,
+    };
+    if (options.body !== undefined) headers['content-type'] = 'application/json';
+    let response: Response;
+    let text: string;
+    try {
+      response = await fetch(url, {
+        method,
+        headers,
+        ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+        ...(options.signal === undefined ? {} : { signal: options.signal }),
+      });
+      text = await response.text();
+    } catch (error) {
+      if (options.signal?.aborted === true) throw error;
+      const hint = 'is the proxy running, and is --url or CAUSEWAY_URL right?';
+      throw new CliError(
+        ExitCode.failed,
+        `cannot reach the admin API at ${this.#base} (${reasonOf(error)}); ${hint}`,
+      );
+    }
+    if (!response.ok) throw new CliError(ExitCode.failed, messageOf(text, response.status));
+    return text;
+  }
+
+  /** GET of our own API under /causeway/v1. */
+  async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+    const options = signal === undefined ? { query } : { query, signal };
+    return JSON.parse(await this.#fetch('GET', `/causeway/v1${path}`, options)) as T;
+  }
+
+  getText(path: string): Promise<string> {
+    return this.#fetch('GET', `/causeway/v1${path}`, {});
+  }
+
+  async post<T>(path: string, body: unknown, query: Query = {}): Promise<T> {
+    return JSON.parse(await this.#fetch('POST', `/causeway/v1${path}`, { query, body })) as T;
+  }
+
+  async delete(path: string, query: Query = {}): Promise<void> {
+    await this.#fetch('DELETE', `/causeway/v1${path}`, { query });
+  }
+
+  /** A request of REST v3 below the path of the cluster. */
+  async rest(
+    method: 'POST' | 'PUT' | 'DELETE',
+    path: string,
+    options: { query?: Query; body?: unknown },
+  ): Promise<void> {
+    this.#clusterPath ??= await this.#findCluster();
+    await this.#fetch(method, this.#clusterPath + path, options);
+  }
+
+  async #findCluster(): Promise<string> {
+    const text = await this.#fetch('GET', '/kafka/v3/clusters', {});
+    const { data } = JSON.parse(text) as { data: { cluster_id: string }[] };
+    const [cluster] = data;
+    if (cluster === undefined) throw new CliError(ExitCode.failed, 'the proxy names no cluster');
+    return `/kafka/v3/clusters/${encodeURIComponent(cluster.cluster_id)}`;
+  }
+}

@@ -1,0 +1,134 @@
+// Shapes of the answers of /causeway/v1 that commands read. Offsets beyond 2^53 come as strings.
+
+export type Int64 = number | string;
+
+export interface Coded {
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface LinkAnswer {
+  readonly name: string;
+  readonly linkId: string;
+  readonly sourceClusterId: string;
+  readonly state: string;
+  readonly error: string;
+  readonly errorMessage: string | null;
+  readonly configs: Readonly<Record<string, string>>;
+  readonly topicNames: readonly string[];
+  readonly lastContactTimeMs: number;
+  readonly rpoSeconds: number | null;
+  readonly tasks: readonly TaskAnswer[];
+}
+
+export interface TaskAnswer {
+  readonly name: string;
+  readonly state: string;
+  readonly errors: readonly Coded[];
+  readonly lastSuccessTimeMs: number;
+}
+
+export interface PartitionAnswer {
+  readonly partition: number;
+  readonly logStart: Int64;
+  readonly mirrorEnd: Int64;
+  readonly sourceEnd: Int64;
+  readonly lagRecords: Int64 | null;
+  readonly lagSeconds: number | null;
+  readonly isStalled: boolean;
+  readonly stallCause: string | null;
+}
+
+export interface MirrorAnswer {
+  readonly name: string;
+  readonly topicId: string | null;
+  readonly link: string;
+  readonly sourceTopic: string;
+  readonly state: string;
+  readonly phase: string | null;
+  readonly stateTimeMs: number;
+  readonly error: Coded | null;
+  readonly stoppedBy: string | null;
+  readonly partitions: readonly PartitionAnswer[];
+  readonly blocking: readonly Coded[];
+}
+
+export interface CommandRow {
+  readonly topic: string;
+  readonly state: string | null;
+  readonly error: Coded | null;
+  readonly partitions: readonly PartitionAnswer[];
+}
+
+export interface ReceiptAnswer {
+  readonly id: string;
+  readonly command: string;
+  readonly actor: string;
+  readonly timeMs: number;
+  readonly topics: readonly {
+    readonly topic: string;
+    readonly link: string;
+    readonly partitions: readonly {
+      readonly partition: number;
+      readonly virtualEnd: Int64;
+      readonly nativeEnd: Int64;
+      readonly firstEpoch: number;
+      readonly sourceEnd: Int64;
+      readonly lostRecords: Int64;
+      readonly lastContactTimeMs: number;
+      readonly abortedTransactions: number;
+    }[];
+  }[];
+}
+
+export interface CommandAnswer {
+  readonly rows: readonly CommandRow[];
+  readonly receipt: ReceiptAnswer | null;
+}
+
+export interface GroupAnswer {
+  readonly group: string;
+  readonly topic: string;
+  readonly partition: number;
+  readonly sourceOffset: Int64;
+  readonly destinationOffset: Int64;
+  readonly held: string | null;
+}
+
+export interface EventAnswer {
+  readonly id: number;
+  readonly timeMs: number;
+  readonly level: string;
+  readonly event: string;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface EventsAnswer {
+  readonly instanceId: string;
+  readonly lastId: number;
+  readonly events: readonly EventAnswer[];
+}
+
+export interface HealthAnswer {
+  readonly healthy: boolean;
+  readonly checks: readonly { name: string; healthy: boolean; message: string | null }[];
+}
+
+export interface StatusAnswer {
+  readonly version: string;
+  readonly name: string;
+  readonly role: string;
+  readonly clusterId: string;
+  readonly gateway: { advertise: string; bootstrapPort: number; connections: number };
+  readonly storage: {
+    directory: string;
+    usable: boolean;
+    usedBytes: number | null;
+    freeBytes: number | null;
+    isFull: boolean;
+  };
+  readonly healthy: boolean;
+  readonly ready: HealthAnswer;
+  readonly links: HealthAnswer;
+}

@@ -1,0 +1,197 @@
+// `causeway link ...`: create, list, describe, delete, settings, tasks.
+import type { Command } from 'commander';
+import type { LinkAnswer } from './answers.ts';
+import { action, type CommandContext, collect, type Runner } from './command.ts';
+import { CliError, ExitCode } from './io.ts';
+import { collectSettings } from './key-values.ts';
+import { block, seconds, table, time } from './output.ts';
+
+const pathOf = (name: string): string => `/links/${encodeURIComponent(name)}`;
+
+interface CreateOptions {
+  source?: string;
+  sourceClusterId?: string;
+  config: string[];
+  configFile?: string;
+  validateOnly?: boolean;
+}
+
+async function createLink(
+  context: CommandContext,
+  name: string,
+  options: CreateOptions,
+): Promise<void> {
+  const given = { config: options.config, configFile: options.configFile };
+  const settings = await collectSettings(given, context.io);
+  if (options.source !== undefined) settings.set('bootstrap.servers', options.source);
+  if (!settings.has('bootstrap.servers')) {
+    throw new CliError(ExitCode.usage, 'give the source with --source HOST:PORT[,HOST:PORT...]');
+  }
+  const isDry = options.validateOnly ?? false;
+  const configs = [...settings].map(([key, value]) => ({ name: key, value }));
+  const id = options.sourceClusterId;
+  await context.client.rest('POST', '/links', {
+    query: { link_name: name, validate_only: isDry },
+    body: { configs, ...(id === undefined ? {} : { source_cluster_id: id }) },
+  });
+  if (isDry) {
+    context.done({ name, valid: true }, `Link ${name} could be created.`);
+    return;
+  }
+  context.done({ name, created: true }, `Link ${name} created.`);
+}
+
+async function listLinks(context: CommandContext): Promise<void> {
+  const { links } = await context.client.get<{ links: LinkAnswer[] }>('/links');
+  context.print(links, () =>
+    table(
+      ['NAME', 'STATE', 'SOURCE CLUSTER', 'MIRRORS', 'LAST CONTACT', 'RPO', 'ERROR'],
+      links.map((link) => [
+        link.name,
+        link.state,
+        link.sourceClusterId,
+        link.topicNames.length,
+        time(link.lastContactTimeMs),
+        seconds(link.rpoSeconds),
+        link.error === 'NO_ERROR' ? null : link.error,
+      ]),
+    ),
+  );
+}
+
+async function describeLink(context: CommandContext, name: string): Promise<void> {
+  const link = await context.client.get<LinkAnswer>(pathOf(name));
+  context.print(link, () => {
+    const head = block([
+      ['Name', link.name],
+      ['Id', link.linkId],
+      ['Source cluster', link.sourceClusterId],
+      ['State', link.state],
+      ['Error', link.error === 'NO_ERROR' ? null : `${link.error} ${link.errorMessage ?? ''}`],
+      ['Last contact', time(link.lastContactTimeMs)],
+      ['RPO', seconds(link.rpoSeconds)],
+      ['Mirrors', link.topicNames.length === 0 ? null : link.topicNames.join(', ')],
+    ]);
+    return `${head}\n${settingsTable(link)}\n${tasksTable(link)}`;
+  });
+}
+
+function settingsTable(link: LinkAnswer): string {
+  return table(['SETTING', 'VALUE'], Object.entries(link.configs).sort());
+}
+
+function tasksTable(link: LinkAnswer): string {
+  return table(
+    ['TASK', 'STATE', 'LAST SUCCESS', 'ERRORS'],
+    link.tasks.map((task) => [
+      task.name,
+      task.state,
+      time(task.lastSuccessTimeMs),
+      task.errors.map((error) => `${error.code}: ${error.message}`).join('; ') || null,
+    ]),
+  );
+}
+
+interface DeleteOptions {
+  force?: boolean;
+  dryRun?: boolean;
+}
+
+async function deleteLink(
+  context: CommandContext,
+  name: string,
+  options: DeleteOptions,
+): Promise<void> {
+  const isDry = options.dryRun ?? false;
+  const query = { force: options.force ?? false, validate_only: isDry };
+  await context.client.rest('DELETE', pathOf(name), { query });
+  if (isDry) context.done({ name, valid: true }, `Link ${name} could be deleted.`);
+  else context.done({ name, deleted: true }, `Link ${name} deleted.`);
+}
+
+async function listSettings(context: CommandContext, name: string): Promise<void> {
+  const link = await context.client.get<LinkAnswer>(pathOf(name));
+  context.print(link.configs, () => settingsTable(link));
+}
+
+interface SetOptions {
+  configFile?: string;
+  delete: string[];
+  dryRun?: boolean;
+}
+
+async function setSettings(
+  context: CommandContext,
+  name: string,
+  pairs: string[],
+  options: SetOptions,
+): Promise<void> {
+  const given = { config: pairs, configFile: options.configFile };
+  const settings = await collectSettings(given, context.io);
+  const data = [
+    ...[...settings].map(([key, value]) => ({ name: key, value, operation: 'SET' })),
+    ...options.delete.map((key) => ({ name: key, operation: 'DELETE' })),
+  ];
+  if (data.length === 0) {
+    throw new CliError(ExitCode.usage, 'give at least one key=value, --config-file or --delete');
+  }
+  const isDry = options.dryRun ?? false;
+  const query = { validate_only: isDry };
+  await context.client.rest('PUT', `${pathOf(name)}/configs:alter`, { query, body: { data } });
+  const names = data.map((row) => row.name);
+  if (isDry) context.done({ name, valid: names }, `Link ${name} could be changed.`);
+  else context.done({ name, changed: names }, `Link ${name}: changed ${names.join(', ')}.`);
+}
+
+async function listTasks(context: CommandContext, name: string): Promise<void> {
+  const link = await context.client.get<LinkAnswer>(pathOf(name));
+  context.print(link.tasks, () => tasksTable(link));
+}
+
+export function addLinkCommands(program: Command, runner: Runner): void {
+  const link = program.command('link').description('links to source clusters');
+  link
+    .command('create')
+    .description('create a link')
+    .argument('<name>')
+    .option('--source <servers>', 'bootstrap servers of the source: HOST:PORT[,HOST:PORT...]')
+    .option('--source-cluster-id <id>', 'refuse a source with another cluster id')
+    .option('--config <key=value>', 'a setting; may be given several times', collect, [])
+    .option('--config-file <file>', 'settings as key=value lines; - reads standard input')
+    .option('--validate-only', 'check everything, create nothing')
+    .action(action(runner, createLink));
+  link.command('list').description('all links').action(action(runner, listLinks));
+  link
+    .command('describe')
+    .description('one link with its settings and tasks')
+    .argument('<name>')
+    .action(action(runner, describeLink));
+  link
+    .command('delete')
+    .description('delete a link')
+    .argument('<name>')
+    .option('--force', 'also with mirrors that are not stopped')
+    .option('--dry-run', 'check, delete nothing')
+    .option('--yes', 'ask nothing')
+    .action(action(runner, deleteLink));
+  link
+    .command('tasks')
+    .description('sync tasks of a link')
+    .argument('<name>')
+    .action(action(runner, listTasks));
+  const config = link.command('config').description('settings of a link');
+  config
+    .command('list')
+    .description('settings that are not at their default')
+    .argument('<name>')
+    .action(action(runner, listSettings));
+  config
+    .command('set')
+    .description('change settings')
+    .argument('<name>')
+    .argument('[key=value...]')
+    .option('--config-file <file>', 'settings as key=value lines; - reads standard input')
+    .option('--delete <key>', 'back to the default; may be given several times', collect, [])
+    .option('--dry-run', 'check, change nothing')
+    .action(action(runner, setSettings));
+}

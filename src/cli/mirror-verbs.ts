@@ -1,0 +1,280 @@
+// `causeway mirror promote|failover|pause|resume|cancel`: one call for all topics, then for promote a wait until
+// each is done or has fallen back. Exit code: 0 all done, 1 none, 3 some, 4 still running when the wait ended.
+import type { Command } from 'commander';
+import type { CommandAnswer, CommandRow, MirrorAnswer, ReceiptAnswer } from './answers.ts';
+import { action, type CommandContext, type Runner } from './command.ts';
+import { CliError, ExitCode } from './io.ts';
+import { parseDurationMs, readTextFile } from './key-values.ts';
+import { table, time } from './output.ts';
+
+type Verb = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';
+
+interface VerbOptions {
+  link?: string;
+  all?: boolean;
+  topicsFile?: string;
+  dryRun?: boolean;
+  yes?: boolean;
+  deadline?: string;
+  /** Commander: seconds, or false for --no-wait. */
+  wait?: string | boolean;
+  atomic?: boolean;
+}
+
+const pollIntervalMs = 300;
+const defaultDeadlineMs = 300_000;
+/** The server decides at its deadline; the answer needs a moment to be seen. */
+const afterDeadlineMs = 15_000;
+
+interface Selection {
+  readonly topics?: string[];
+  readonly link?: string;
+  readonly all?: boolean;
+}
+
+async function selection(
+  context: CommandContext,
+  topics: readonly string[],
+  options: VerbOptions,
+): Promise<Selection> {
+  const ways = [topics.length > 0, options.all === true, options.topicsFile !== undefined];
+  if (ways.filter(Boolean).length !== 1) {
+    const forms = 'TOPIC..., --link NAME --all, or --topics-file FILE';
+    throw new CliError(ExitCode.usage, `say which topics, in one way: ${forms}`);
+  }
+  const link = options.link === undefined ? {} : { link: options.link };
+  if (options.all === true) {
+    if (options.link === undefined) throw new CliError(ExitCode.usage, '--all needs --link NAME');
+    return { ...link, all: true };
+  }
+  if (options.topicsFile === undefined) return { ...link, topics: [...new Set(topics)] };
+  const text = await readTextFile(options.topicsFile, context.io);
+  const listed = text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  if (listed.length === 0) throw new CliError(ExitCode.usage, `${options.topicsFile} is empty`);
+  return { ...link, topics: [...new Set(listed)] };
+}
+
+const irreversible = new Set<Verb>(['promote', 'failover']);
+
+/** A person is asked before what cannot be undone; a script must say --yes only for whole links and files. */
+async function confirm(
+  context: CommandContext,
+  verb: Verb,
+  chosen: Selection,
+  options: VerbOptions,
+): Promise<void> {
+  if (!irreversible.has(verb) || options.yes === true || options.dryRun === true) return;
+  const isBulk = options.all === true || options.topicsFile !== undefined;
+  const what =
+    chosen.topics === undefined ? `all mirrors of ${chosen.link}` : chosen.topics.join(', ');
+  if (!context.io.isInteractive) {
+    if (!isBulk) return;
+    throw new CliError(ExitCode.usage, `${verb} of many topics cannot be undone: add --yes`);
+  }
+  const answer = await context.io.ask(`${verb} ${what}? This cannot be undone. [y/N] `);
+  if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
+}
+
+type Verdict = 'done' | 'failed' | 'running';
+
+interface Outcome {
+  readonly topic: string;
+  readonly verdict: Verdict;
+  readonly state: string | null;
+  readonly message: string | null;
+}
+
+function blockingText(mirror: MirrorAnswer): string | null {
+  const reasons = mirror.blocking.map(({ code, message }) => `${code}: ${message}`);
+  if (reasons.length > 0) return reasons.join('; ');
+  return mirror.error === null ? null : `${mirror.error.code}: ${mirror.error.message}`;
+}
+
+function isStopping(state: string | null, phase: string | null): boolean {
+  return state === 'PENDING_STOPPED' || phase !== null;
+}
+
+function firstOutcome(row: CommandRow, verb: Verb, isDry: boolean): Outcome {
+  const { topic, state, error } = row;
+  if (error !== null) {
+    return { topic, verdict: 'failed', state, message: `${error.code}: ${error.message}` };
+  }
+  const isRunning = !isDry && irreversible.has(verb) && state !== 'STOPPED';
+  return { topic, verdict: isRunning ? 'running' : 'done', state, message: null };
+}
+
+async function look(context: CommandContext, topic: string, why: string | null): Promise<Outcome> {
+  const path = `/mirrors/${encodeURIComponent(topic)}`;
+  const mirror = await context.client.get<MirrorAnswer>(path);
+  const { state, phase } = mirror;
+  if (state === 'STOPPED') return { topic, verdict: 'done', state, message: null };
+  const message = blockingText(mirror);
+  if (isStopping(state, phase)) return { topic, verdict: 'running', state, message };
+  const reason = message ?? why;
+  const back = `went back to ${state}${reason === null ? '' : ` (${reason})`}`;
+  return { topic, verdict: 'failed', state, message: back };
+}
+
+/** Polls until nothing is running or the time is over. */
+async function waitFor(
+  context: CommandContext,
+  outcomes: Outcome[],
+  waitMs: number,
+): Promise<Outcome[]> {
+  const endMs = context.io.now() + waitMs;
+  let current = outcomes;
+  while (current.some((one) => one.verdict === 'running') && context.io.now() < endMs) {
+    await context.io.pause(pollIntervalMs);
+    const next: Outcome[] = [];
+    for (const one of current) {
+      next.push(one.verdict === 'running' ? await look(context, one.topic, one.message) : one);
+    }
+    current = next;
+  }
+  return current;
+}
+
+function exitCodeOf(outcomes: readonly Outcome[], isWaiting: boolean): ExitCode {
+  const count = (verdict: Verdict): number =>
+    outcomes.filter((one) => one.verdict === verdict).length;
+  if (count('failed') === outcomes.length && outcomes.length > 0) return ExitCode.failed;
+  if (count('failed') > 0) return ExitCode.partly;
+  return count('running') > 0 && isWaiting ? ExitCode.running : ExitCode.done;
+}
+
+export function receiptTable(receipt: ReceiptAnswer): string {
+  const rows = receipt.topics.flatMap(({ topic, partitions }) =>
+    partitions.map((partition) => [
+      topic,
+      partition.partition,
+      partition.virtualEnd,
+      Number(partition.sourceEnd) < 0 ? 'unknown' : partition.sourceEnd,
+      Number(partition.lostRecords) < 0 ? 'unknown' : partition.lostRecords,
+      partition.abortedTransactions,
+      time(partition.lastContactTimeMs),
+    ]),
+  );
+  const headers = [
+    'TOPIC',
+    'PARTITION',
+    'END',
+    'SOURCE END',
+    'LOST',
+    'ABORTED TXNS',
+    'LAST CONTACT',
+  ];
+  const head = `Receipt ${receipt.id}: ${receipt.command} at ${time(receipt.timeMs)} by ${receipt.actor}`;
+  return `${head}\n${table(headers, rows)}`;
+}
+
+function reportTable(
+  verb: Verb,
+  outcomes: readonly Outcome[],
+  options: { isDry: boolean; receipt: ReceiptAnswer | null },
+): string {
+  const words: Readonly<Record<Verdict, string>> = {
+    done: options.isDry ? `could ${verb}` : 'done',
+    failed: options.isDry ? 'refused' : 'failed',
+    running: 'running',
+  };
+  const rows = outcomes.map((one) => [one.topic, words[one.verdict], one.state, one.message]);
+  const outcome = table(['TOPIC', verb.toUpperCase(), 'STATE', 'WHY'], rows);
+  return options.receipt === null ? outcome : `${outcome}\n${receiptTable(options.receipt)}`;
+}
+
+function summary(verb: Verb, outcomes: readonly Outcome[]): string {
+  const failed = outcomes.filter((one) => one.verdict === 'failed');
+  const running = outcomes.filter((one) => one.verdict === 'running');
+  const [first] = failed;
+  if (first !== undefined) {
+    const many = failed.length > 1 ? ` and ${failed.length - 1} more` : '';
+    return `${verb} failed for ${first.topic}${many}: ${first.message ?? 'no reason given'}`;
+  }
+  const [still] = running;
+  const why = still?.message ? `: ${still.message}` : '';
+  return `${verb} is still running for ${running.length} of ${outcomes.length} topics${why}`;
+}
+
+interface Waiting {
+  readonly deadlineMs: number | undefined;
+  readonly waitMs: number;
+  readonly isWaiting: boolean;
+}
+
+function waiting(verb: Verb, options: VerbOptions): Waiting {
+  const deadlineMs =
+    options.deadline === undefined ? undefined : parseDurationMs('--deadline', options.deadline);
+  const untilDecided = (deadlineMs ?? defaultDeadlineMs) + afterDeadlineMs;
+  if (options.wait === false) return { deadlineMs, waitMs: 0, isWaiting: false };
+  const waitMs =
+    typeof options.wait === 'string' ? parseDurationMs('--wait', options.wait) : untilDecided;
+  return { deadlineMs, waitMs, isWaiting: irreversible.has(verb) };
+}
+
+async function runVerb(
+  verb: Verb,
+  context: CommandContext,
+  topics: string[],
+  options: VerbOptions,
+): Promise<void> {
+  if (options.atomic === true) {
+    throw new CliError(ExitCode.failed, 'promote --atomic is not in this version');
+  }
+  const chosen = await selection(context, topics, options);
+  const plan = waiting(verb, options);
+  await confirm(context, verb, chosen, options);
+  const isDry = options.dryRun ?? false;
+  const deadline = plan.deadlineMs === undefined ? {} : { deadlineMs: plan.deadlineMs };
+  const answer = await context.client.post<CommandAnswer>(
+    `/mirrors:${verb}`,
+    { ...chosen, ...deadline },
+    { validateOnly: isDry },
+  );
+  let outcomes = answer.rows.map((row) => firstOutcome(row, verb, isDry));
+  if (plan.isWaiting && !isDry) outcomes = await waitFor(context, outcomes, plan.waitMs);
+  const { receipt } = answer;
+  context.print({ command: verb, dryRun: isDry, topics: outcomes, receipt }, () =>
+    outcomes.length === 0 ? 'No topics.\n' : reportTable(verb, outcomes, { isDry, receipt }),
+  );
+  context.exitCode = exitCodeOf(outcomes, plan.isWaiting);
+  if (context.exitCode !== ExitCode.done) {
+    context.io.error(`causeway: ${summary(verb, outcomes)}\n`);
+  }
+}
+
+const descriptions: Readonly<Record<Verb, string>> = {
+  promote: 'make mirrors writable topics with nothing lost; waits until that is done',
+  failover: 'make mirrors writable topics at once, as far as they are; prints what is lost',
+  pause: 'stop mirroring for a while',
+  resume: 'go on after pause',
+  cancel: 'take a running promotion back',
+};
+
+export function addMirrorVerbs(mirror: Command, runner: Runner): void {
+  for (const [verb, description] of Object.entries(descriptions) as [Verb, string][]) {
+    const command = mirror
+      .command(verb)
+      .description(description)
+      .argument('[topics...]')
+      .option('--link <name>', 'the link of the topics; needed for --all only')
+      .option('--all', 'all mirrors of the link that are not stopped')
+      .option('--topics-file <file>', 'one topic a line; - reads standard input')
+      .option('--dry-run', 'say what would happen')
+      .option('--yes', 'ask nothing');
+    if (verb === 'promote') {
+      command
+        .option('--deadline <time>', 'then back to ACTIVE, decided by the server (default 5m)')
+        .option('--wait <seconds>', 'wait so long for the outcome (default: until the deadline)')
+        .option('--no-wait', 'do not wait for the outcome')
+        .option('--atomic', 'all topics or none (not in this version)');
+    }
+    command.action(
+      action(runner, (context, topics: string[], options: VerbOptions) =>
+        runVerb(verb, context, topics, options),
+      ),
+    );
+  }
+}

@@ -1,0 +1,82 @@
+// `causeway serve` and `causeway state import`: the two commands that work from the configuration file. Owns
+// the signals of a serving process. A start that fails is one clear line and exit code 1.
+import type { Command } from 'commander';
+import type { CausewayConfig } from '../config/config.ts';
+import { ConfigError, loadConfig } from '../config/load.ts';
+import { action, type CommandContext, type Runner } from './command.ts';
+import { CliError, ExitCode } from './io.ts';
+import { addStateExport } from './other-commands.ts';
+import { block } from './output.ts';
+
+interface ServeOptions {
+  config: string;
+  check?: boolean;
+  acceptLoss?: boolean;
+}
+
+async function readConfig(context: CommandContext, file: string): Promise<CausewayConfig> {
+  try {
+    return await loadConfig(file, context.io.environment);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    for (const problem of error.problems.slice(1)) context.io.error(`causeway: ${problem}\n`);
+    throw new CliError(ExitCode.failed, error.problems[0] ?? 'the configuration is wrong');
+  }
+}
+
+function reportConfig(context: CommandContext, config: CausewayConfig): void {
+  const { gateway, storage, admin } = config;
+  const ports = `${gateway.brokerPorts.first}-${gateway.brokerPorts.last}`;
+  context.print({ valid: true, name: config.name }, () =>
+    block([
+      ['Configuration', 'valid'],
+      ['Name', config.name],
+      ['Destination', config.destination.bootstrapServers.join(', ')],
+      ['Clients connect to', `${gateway.advertise}:${gateway.bootstrapPort}, then ${ports}`],
+      ['Mirror logs', storage.directory],
+      ['Admin API', `${admin.bind}:${admin.port}`],
+    ]),
+  );
+}
+
+/** Serves until a signal or a fault that nobody handled; then the process ends. */
+async function serve(context: CommandContext, options: ServeOptions): Promise<void> {
+  const config = await readConfig(context, options.config);
+  if (options.check === true) {
+    reportConfig(context, config);
+    return;
+  }
+  // The service itself is loaded only here: all other commands start without it.
+  const { serveUntilSignal } = await import('../serve.ts');
+  await serveUntilSignal(config, { acceptLoss: options.acceptLoss ?? false });
+}
+
+async function importStateFile(
+  context: CommandContext,
+  file: string,
+  options: { config: string },
+): Promise<void> {
+  const config = await readConfig(context, options.config);
+  const { importStateFromFile } = await import('../serve.ts');
+  const { topic, recordsCount } = await importStateFromFile(config, file);
+  const line = `${recordsCount} records written to state topic ${topic}.`;
+  context.done({ topic, recordsCount, imported: true }, line);
+}
+
+export function addServeCommands(program: Command, runner: Runner): void {
+  program
+    .command('serve')
+    .description('run the proxy')
+    .requiredOption('--config <file>', 'the configuration, a YAML file')
+    .option('--check', 'check the configuration and end')
+    .option('--accept-loss', 'go on although mirror logs are missing or corrupt: they are lost')
+    .action(action(runner, serve));
+  const state = program.command('state').description('the durable state of links and timelines');
+  addStateExport(state, runner);
+  state
+    .command('import')
+    .description('restore the state into a missing or empty state topic; no proxy may run')
+    .argument('<file>')
+    .requiredOption('--config <file>', 'the configuration of the proxy')
+    .action(action(runner, importStateFile));
+}

@@ -1,0 +1,237 @@
+// Wiring: makes every part of the service from its configuration, in order (destination, state, storage, links,
+// gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants: ports are bound before the
+// first answer; a start that fails closes what it had opened.
+import { startAdminServer } from './admin/server.ts';
+import type { AdminServices, ServiceStatus } from './admin/services.ts';
+import { connectCluster } from './cluster/cluster-client.ts';
+import type { CausewayConfig } from './config/config.ts';
+import { type Gateway, startGateway } from './gateway/gateway.ts';
+import { defaultLinkLimits, systemClock } from './link/context.ts';
+import { startLinks } from './link/start-links.ts';
+import { Events } from './observe/events.ts';
+import { Health } from './observe/health.ts';
+import { createLogger, type Logger, logEvents } from './observe/log.ts';
+import { createMetrics } from './observe/metrics.ts';
+import { destinationClusterId, inspectDirectory, openStorage } from './startup.ts';
+import { formatExport } from './state/export-file.ts';
+import { openState } from './state/open-state.ts';
+import { version } from './version.ts';
+
+/** Our own topics of the destination; clients may not change them, links never mirror such names. */
+const ownTopicPrefix = '__causeway';
+
+export interface CausewayOptions {
+  /** An operator's word that mirror logs which are missing or corrupt are lost. */
+  readonly acceptLoss?: boolean;
+  /** Default: one that writes JSON lines to stdout. */
+  readonly logger?: Logger;
+}
+
+export interface Causeway {
+  readonly adminUrl: string;
+  readonly events: Events;
+  close(): Promise<void>;
+}
+
+/** What has been opened so far; closed in reverse order, each however the others end. */
+class Opened {
+  readonly #closers: { readonly name: string; readonly close: () => Promise<void> | void }[] = [];
+  readonly #events: Events;
+
+  constructor(events: Events) {
+    this.#events = events;
+  }
+
+  add(name: string, close: () => Promise<void> | void): void {
+    this.#closers.push({ name, close });
+  }
+
+  async close(): Promise<void> {
+    for (const { name, close } of this.#closers.splice(0).reverse()) {
+      try {
+        await close();
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#events.warn('close_failed', `The ${name} did not close in order: ${reason}.`);
+      }
+    }
+  }
+}
+
+type Parts = Awaited<ReturnType<typeof openParts>>;
+
+/** Destination, state, storage, links, gateway: what serves clients and mirrors. */
+async function openParts(
+  config: CausewayConfig,
+  options: { acceptLoss: boolean; events: Events; opened: Opened },
+) {
+  const { acceptLoss, events, opened } = options;
+  const destination = connectCluster({
+    bootstrapServers: config.destination.bootstrapServers,
+    addressMap: config.destination.addressMap,
+    client: config.destination.client,
+  });
+  opened.add('client of the destination', () => destination.close());
+  const clusterId = await destinationClusterId(destination);
+  const findings = await inspectDirectory(config, clusterId);
+  const state = await openState({
+    name: config.name,
+    cluster: destination,
+    clock: { now: () => performance.now(), wallMs: () => Date.now() },
+    events,
+    ...findings,
+  });
+  opened.add('state', () => state.close());
+  const storage = await openStorage({ config, clusterId, state, events, acceptLoss });
+  opened.add('storage', () => storage.close());
+  const links = await startLinks({
+    state,
+    storage,
+    destination,
+    connectSource,
+    events,
+    clock: systemClock,
+    limits: defaultLinkLimits,
+    ownTopicPrefix,
+  });
+  opened.add('links', () => links.close());
+  const gateway = await startGateway({
+    config: config.gateway,
+    cluster: destination,
+    directory: links.directory,
+    ports: {
+      load: () => state.view.nodePorts?.ports ?? {},
+      save: (ports) => state.commit([{ put: { kind: 'node-ports', ports } }]),
+    },
+    events,
+  });
+  opened.add('gateway', () => gateway.close());
+  return { config, events, destination, clusterId, state, storage, links, gateway };
+}
+
+async function checkDestination({ destination, clusterId }: Parts): Promise<void> {
+  const found = await destination.metadata([]);
+  if (found.clusterId !== clusterId) {
+    throw new Error(`the destination is another cluster now: ${found.clusterId}`);
+  }
+}
+
+function checkGateway(gateway: Gateway): void {
+  if (gateway.endpoints().length === 0) throw new Error('no port is bound');
+}
+
+async function statusOf(parts: Parts): Promise<ServiceStatus> {
+  const { config, clusterId, state, storage, gateway } = parts;
+  const usage = await usageOf(parts);
+  return {
+    version,
+    name: config.name,
+    instanceId: state.lease.instanceId,
+    role: state.lease.isValid() ? 'owner' : 'standby',
+    clusterId,
+    gateway: {
+      advertise: config.gateway.advertise,
+      bootstrapPort: gateway.bootstrapPort,
+      connections: gateway.stats.connections,
+    },
+    storage: {
+      directory: config.storage.directory,
+      usable: storage.refusal === null,
+      usedBytes: usage?.usedBytes ?? null,
+      freeBytes: usage?.freeBytes ?? null,
+      isFull: storage.isFull,
+    },
+  };
+}
+
+/** Null while the storage cannot be asked: it is shown as unknown then. */
+async function usageOf({
+  storage,
+}: Parts): Promise<{ readonly usedBytes: number; readonly freeBytes: number } | null> {
+  if (storage.refusal !== null) return null;
+  return storage.usage();
+}
+
+function adminServices(parts: Parts, opened: Opened): AdminServices {
+  const { config, events, clusterId, state, links, gateway } = parts;
+  const { service } = links;
+  const health = new Health({
+    readiness: [
+      { name: 'gateway', check: () => checkGateway(gateway) },
+      { name: 'destination', check: () => checkDestination(parts) },
+    ],
+    links: service,
+    now: () => performance.now(),
+  });
+  const metrics = createMetrics(
+    {
+      version,
+      links: service,
+      events,
+      receipts: () => state.view.receipts.values(),
+      isOwner: () => state.lease.isValid(),
+      storage: () => usageOf(parts),
+      gateway: () => ({
+        connections: gateway.stats.connections,
+        bytesFromClients: gateway.stats.bytesFromClientsTotal,
+        bytesToClients: gateway.stats.bytesToClientsTotal,
+      }),
+    },
+    { partitions: config.admin.partitionMetrics ?? true },
+  );
+  opened.add('metrics', () => metrics.close());
+  return {
+    clusterId,
+    instanceId: state.lease.instanceId,
+    links: service,
+    events,
+    health,
+    metrics,
+    status: () => statusOf(parts),
+    exportState: async () => exportText(parts),
+  };
+}
+
+function exportText({ config, clusterId, state }: Parts): string {
+  const { links, topics, nodePorts, storage, receipts } = state.view;
+  const records = [
+    ...links.values(),
+    ...topics.values(),
+    ...receipts.values(),
+    ...[nodePorts, storage].filter((record) => record !== undefined),
+  ];
+  return formatExport({ name: config.name, clusterId, writtenTimeMs: Date.now() }, records);
+}
+
+/** Starts the service; resolves when clients and operators are served. */
+export async function startCauseway(
+  config: CausewayConfig,
+  options: CausewayOptions = {},
+): Promise<Causeway> {
+  const events = new Events();
+  const logger = options.logger ?? createLogger({ level: config.log.level, name: config.name });
+  const stopLogging = logEvents(events, logger);
+  const opened = new Opened(events);
+  opened.add('log', stopLogging);
+  try {
+    events.info('starting', `Causeway ${version} starts.`, { version, pid: process.pid });
+    const acceptLoss = options.acceptLoss ?? false;
+    const parts = await openParts(config, { acceptLoss, events, opened });
+    const admin = await startAdminServer(adminServices(parts, opened), config.admin);
+    opened.add('admin API', () => admin.close());
+    events.info('started', `Causeway serves cluster ${parts.clusterId}.`, {
+      clusterId: parts.clusterId,
+      advertise: config.gateway.advertise,
+      bootstrapPort: parts.gateway.bootstrapPort,
+      adminUrl: admin.url,
+    });
+    const close = async (): Promise<void> => {
+      events.info('stopping', 'Causeway stops.');
+      await opened.close();
+    };
+    return { adminUrl: admin.url, events, close };
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+}

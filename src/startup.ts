@@ -1,0 +1,102 @@
+// The steps of a start that need more than a call: the destination's identity, whether the storage directory
+// holds this instance's mirror logs, and the directory's record in the state. Used by main.ts only.
+// Invariant: a directory of somebody else is never written to.
+import { readdir, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { judgeDirectory, logsDirectoryName } from '../storage/disk/directory-identity.ts';
+import { nodeClock, nodeDisk, type OpenedStorage, openDiskStorage } from '../storage/index.ts';
+import type { Cluster } from './cluster/cluster.ts';
+import type { CausewayConfig } from './config/config.ts';
+import type { Events } from './observe/events.ts';
+import { emitStorageReport } from './observe/storage-events.ts';
+import { snapshotFileName } from './state/snapshot.ts';
+import type { State } from './state/state.ts';
+
+/** A start that cannot go on, as one sentence. */
+export class StartError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'StartError';
+  }
+}
+
+export async function destinationClusterId(cluster: Cluster): Promise<string> {
+  let clusterId: string | null;
+  try {
+    ({ clusterId } = await cluster.metadata([]));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StartError(`the destination does not answer: ${reason}`, { cause: error });
+  }
+  if (clusterId === null) throw new StartError('the destination does not tell its cluster id');
+  return clusterId;
+}
+
+async function exists(file: string): Promise<boolean> {
+  try {
+    await stat(file);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+async function hasEntries(directory: string): Promise<boolean> {
+  return (await exists(directory)) && (await readdir(directory)).length > 0;
+}
+
+export interface DirectoryFindings {
+  /** There is something whose state must not be lost: a missing state topic is then refused. */
+  readonly mirrorStorageExists: boolean;
+  /** Where snapshots of the state go; beside a foreign identity, into a folder of their own. */
+  readonly snapshotDirectory: string;
+}
+
+/** Looks at the storage directory before anything is written there. */
+export async function inspectDirectory(
+  config: CausewayConfig,
+  clusterId: string,
+): Promise<DirectoryFindings> {
+  const { directory } = config.storage;
+  const expected = { clusterId, instanceName: config.name, directoryId: null };
+  const verdict = await judgeDirectory(nodeDisk, directory, expected);
+  if (verdict.kind === 'refused') {
+    const own = path.join(directory, `state-${config.name}-${clusterId}`);
+    return { mirrorStorageExists: false, snapshotDirectory: own };
+  }
+  const mirrorStorageExists =
+    verdict.kind === 'ours' &&
+    ((await hasEntries(path.join(directory, logsDirectoryName))) ||
+      (await exists(path.join(directory, snapshotFileName))));
+  return { mirrorStorageExists, snapshotDirectory: directory };
+}
+
+export interface StorageStart {
+  readonly config: CausewayConfig;
+  readonly clusterId: string;
+  readonly state: State;
+  readonly events: Events;
+  readonly acceptLoss: boolean;
+}
+
+/** Opens the mirror logs and records the directory in the state when it is new there. */
+export async function openStorage(start: StorageStart): Promise<OpenedStorage> {
+  const { config, clusterId, state, events } = start;
+  const expectedDirectoryId = state.view.storage?.directoryId ?? null;
+  const storage = await openDiskStorage({
+    directory: config.storage.directory,
+    disk: nodeDisk,
+    clock: nodeClock,
+    clusterId,
+    instanceName: config.name,
+    expectedDirectoryId,
+    acceptLoss: start.acceptLoss,
+    minFree: config.storage.minFreeBytes,
+    onReport: (report) => emitStorageReport(events, report),
+  });
+  if (storage.refusal === null && storage.directoryId !== expectedDirectoryId) {
+    await state.commit([{ put: { kind: 'storage', directoryId: storage.directoryId } }]);
+  }
+  return storage;
+}

@@ -1,0 +1,380 @@
+// The command line against a real admin server with a LinkService in memory: calls, output, exit codes.
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
+import type { CliIo } from '../../../src/cli/io.ts';
+import { runWith } from '../../../src/cli/main.ts';
+import { LinkError } from '../../../src/link/service.ts';
+import { version } from '../../../src/version.ts';
+import {
+  type FakeServices,
+  fakeServices,
+  linkStatus,
+  mirrorStatus,
+} from '../admin/fake-services.ts';
+
+let services: FakeServices;
+let server: AdminServer;
+let directory: string;
+
+before(async () => {
+  directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-cli-'));
+});
+
+after(async () => {
+  await rm(directory, { recursive: true });
+});
+
+beforeEach(async () => {
+  services = fakeServices();
+  services.links.links.set('dr', linkStatus('dr', { topicNames: ['orders'] }));
+  services.links.mirrors.set('orders', mirrorStatus('orders'));
+  server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
+});
+
+afterEach(async () => {
+  await server.close();
+});
+
+interface Outcome {
+  readonly code: number;
+  readonly out: string;
+  readonly error: string;
+}
+
+interface IoOptions {
+  readonly url?: string;
+  readonly input?: string;
+  /** Answers to questions; without them nobody is there to be asked. */
+  readonly answers?: string[];
+  readonly interrupted?: AbortSignal;
+  readonly onOut?: (text: string) => void;
+}
+
+/** Waiting costs no time: the clock moves with each pause. */
+async function causeway(argv: string[], options: IoOptions = {}): Promise<Outcome> {
+  const written = { out: '', error: '' };
+  let clock = 0;
+  const io: CliIo = {
+    out: (text) => {
+      written.out += text;
+      options.onOut?.(text);
+    },
+    error: (text) => {
+      written.error += text;
+    },
+    environment: { CAUSEWAY_URL: options.url ?? server.url },
+    isInteractive: options.answers !== undefined,
+    ask: async () => options.answers?.shift() ?? '',
+    readInput: async () => options.input ?? '',
+    interrupted: options.interrupted ?? new AbortController().signal,
+    pause: async (ms) => {
+      clock += ms;
+    },
+    now: () => clock,
+  };
+  const code = await runWith(argv, io);
+  return { code, ...written };
+}
+
+function assertOneLine(outcome: Outcome, code: number, word: RegExp): void {
+  assert.equal(outcome.code, code, outcome.error + outcome.out);
+  assert.match(outcome.error, /^causeway: [^\n]+\n$/);
+  assert.match(outcome.error, word);
+}
+
+function sent(): Record<string, unknown> {
+  return services.links.lastCall.argument as Record<string, unknown>;
+}
+
+test('a link is created with settings of arguments and of a file', async () => {
+  const file = path.join(directory, 'link.properties');
+  const lines = '# source\nclient.id=a\nconsumer.offset.group.filters={"groupFilters":\\\n  []}\n';
+  await writeFile(file, lines);
+  const argv = ['link', 'create', 'new', '--source', 's:9092', '--config-file', file];
+  const more = ['--config', 'client.id=b', '--config', 'metadata.max.age.ms=1000'];
+  const { code, out } = await causeway([...argv, ...more, '--source-cluster-id', 'abc']);
+  assert.equal(code, 0);
+  assert.equal(out, 'Link new created.\n');
+  const { configs, name, sourceClusterId, actor } = sent();
+  assert.deepEqual(configs, {
+    'client.id': 'b',
+    'consumer.offset.group.filters': '{"groupFilters":[]}',
+    'metadata.max.age.ms': '1000',
+    'bootstrap.servers': 's:9092',
+  });
+  assert.deepEqual([name, sourceClusterId], ['new', 'abc']);
+  assert.match(String(actor), /^\S+@\S+ \(127\.0\.0\.1\)$/);
+});
+
+test('validate-only creates nothing', async () => {
+  const argv = ['link', 'create', 'new', '--source', 's:9092', '--validate-only', '-o', 'json'];
+  const { code, out } = await causeway(argv);
+  assert.equal(code, 0);
+  assert.deepEqual(JSON.parse(out), { name: 'new', valid: true });
+  assert.ok(!services.links.links.has('new'));
+});
+
+test('R17: secrets are not taken as arguments, but from standard input', async () => {
+  const secret = 'sasl.jaas.config=x required password="hunter2";';
+  const argv = ['link', 'create', 'new', '--source', 's:9092'];
+  const refused = await causeway([...argv, '--config', secret]);
+  assertOneLine(refused, 2, /sasl\.jaas\.config in a file/);
+  assert.ok(!refused.error.includes('hunter2'));
+  assert.equal(services.links.calls.length, 0);
+  const reference = ['--config', 'ssl.key.password=$' + '{env:KEY}'];
+  assert.equal((await causeway([...argv, ...reference])).code, 0);
+  const piped = await causeway(['link', 'create', 'two', '--config-file', '-'], {
+    input: `bootstrap.servers=s:9092\n${secret}\n`,
+  });
+  assert.equal(piped.code, 0);
+  assert.equal(
+    (sent().configs as Record<string, string>)['sasl.jaas.config'],
+    'x required password="hunter2";',
+  );
+});
+
+test('links are listed, described, configured and deleted', async () => {
+  assert.match((await causeway(['link', 'list'])).out, /^NAME +STATE .*\ndr +ACTIVE /);
+  const [row] = JSON.parse((await causeway(['link', 'list', '-o', 'json'])).out) as object[];
+  assert.equal(Reflect.get(row ?? {}, 'name'), 'dr');
+  const described = (await causeway(['link', 'describe', 'dr'])).out;
+  assert.match(described, /RPO: +0\.2 s|RPO: +0\.3 s/);
+  assert.match(described, /bootstrap\.servers +source:9092/);
+  assert.match((await causeway(['link', 'tasks', 'dr'])).out, /ConsumerOffsetSync +ACTIVE/);
+  const set = ['link', 'config', 'set', 'dr', 'cluster.link.paused=true', '--delete', 'client.id'];
+  assert.equal((await causeway(set)).code, 0);
+  assert.deepEqual(sent().changes, [
+    { name: 'cluster.link.paused', value: 'true' },
+    { name: 'client.id', value: null },
+  ]);
+  assert.match(
+    (await causeway(['link', 'config', 'list', 'dr'])).out,
+    /cluster\.link\.paused +true/,
+  );
+  assertOneLine(await causeway(['link', 'delete', 'dr']), 1, /still has mirrors/);
+  assert.equal((await causeway(['link', 'delete', 'dr', '--force'])).code, 0);
+  assertOneLine(await causeway(['link', 'describe', 'dr']), 1, /'dr' does not exist/);
+});
+
+test('mirrors are created, listed, described and deleted', async () => {
+  const create = ['mirror', 'create', 'bills', '--link', 'dr', '--config', 'retention.ms=1000'];
+  assert.equal((await causeway(create)).code, 0);
+  const { sourceTopic, mirrorTopic, configs } = sent();
+  assert.deepEqual([sourceTopic, mirrorTopic], ['bills', undefined]);
+  assert.deepEqual(configs, { 'retention.ms': '1000' });
+  const renamed = ['mirror', 'create', 'eu.bills', '--link', 'dr', '--source-topic', 'bills'];
+  assert.equal((await causeway(renamed)).code, 0);
+  assert.deepEqual([sent().sourceTopic, sent().mirrorTopic], ['bills', 'eu.bills']);
+
+  assert.match((await causeway(['mirror', 'list'])).out, /orders +dr +orders +ACTIVE +1 +10 +0 +-/);
+  const filtered = await causeway(['mirror', 'list', '--status', 'paused', '-o', 'json']);
+  assert.deepEqual(JSON.parse(filtered.out), []);
+  assertOneLine(await causeway(['mirror', 'list', '--status', 'bad']), 1, /no mirror status/);
+  const mirror = JSON.parse((await causeway(['mirror', 'describe', 'orders', '-o', 'json'])).out);
+  assert.equal(mirror.partitions[0].mirrorEnd, 90);
+  assert.match((await causeway(['mirror', 'describe', 'orders'])).out, /0 +0 +90 +100 +10 +1\.5 s/);
+
+  assert.equal((await causeway(['mirror', 'delete', 'bills', '--keep-topic', '--yes'])).code, 0);
+  assert.equal(sent().keepTopic, true);
+  assertOneLine(await causeway(['mirror', 'delete', 'bills']), 1, /not a mirror/);
+});
+
+test('a promotion is waited for until it is done', async () => {
+  const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED', phase: 'DRAINING' });
+  services.links.promotionStates = [pending, mirrorStatus('orders', { state: 'STOPPED' })];
+  const { code, out } = await causeway(['mirror', 'promote', 'orders', '--deadline', '1m']);
+  assert.equal(code, 0, out);
+  assert.match(out, /orders +done +STOPPED/);
+  assert.equal(sent().deadlineMs, 60_000);
+});
+
+test('a promotion that falls back is a failure with its reason', async () => {
+  const blocking = [{ code: 'LAG', message: 'Partition 0 is behind.' }];
+  const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED', blocking });
+  services.links.promotionStates = [pending, mirrorStatus('orders', { state: 'ACTIVE' })];
+  const outcome = await causeway(['mirror', 'promote', 'orders']);
+  assertOneLine(outcome, 1, /orders: went back to ACTIVE \(LAG: Partition 0 is behind\.\)/);
+});
+
+test('exit 4: still running when the wait ends; exit 0 with --no-wait', async () => {
+  const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED' });
+  services.links.promotionStates = Array.from({ length: 100 }, () => pending);
+  const waited = await causeway(['mirror', 'promote', 'orders', '--wait', '2']);
+  assertOneLine(waited, 4, /still running for 1 of 1 topics/);
+  services.links.promotionStates = [pending];
+  const left = await causeway(['mirror', 'promote', 'orders', '--no-wait', '-o', 'json']);
+  assert.equal(left.code, 0);
+  assert.equal(JSON.parse(left.out).topics[0].verdict, 'running');
+});
+
+test('exit 3: one of two topics failed', async () => {
+  const outcome = await causeway(['mirror', 'pause', 'orders', 'gone']);
+  assertOneLine(outcome, 3, /pause failed for gone: MIRROR_NOT_FOUND/);
+  assert.match(outcome.out, /orders +done +PAUSED/);
+  assert.equal(services.links.mirrors.get('orders')?.state, 'PAUSED');
+});
+
+test('a failover of a whole link prints the receipt, also later', async () => {
+  const refused = await causeway(['mirror', 'failover', '--link', 'dr', '--all']);
+  assertOneLine(refused, 2, /add --yes/);
+  const argv = ['mirror', 'failover', '--link', 'dr', '--all', '--yes'];
+  const { code, out } = await causeway(argv);
+  assert.equal(code, 0);
+  assert.match(out, /Receipt r-1: failover/);
+  assert.match(out, /orders +0 +91 +100 +10 +1 +2023-/);
+  const receipt = await causeway(['receipt', 'show', 'r-1', '-o', 'json']);
+  assert.equal(JSON.parse(receipt.out).topics[0].partitions[0].lostRecords, 10);
+  assertOneLine(await causeway(['receipt', 'show', 'r-9']), 1, /no receipt r-9/);
+});
+
+test('a dry run changes nothing', async () => {
+  const { code, out } = await causeway(['mirror', 'failover', 'orders', '--dry-run']);
+  assert.equal(code, 0);
+  assert.match(out, /orders +could failover/);
+  assert.equal(services.links.mirrors.get('orders')?.state, 'ACTIVE');
+});
+
+test('a person is asked before what cannot be undone', async () => {
+  const no = await causeway(['mirror', 'failover', 'orders'], { answers: ['n'] });
+  assertOneLine(no, 1, /nothing was done/);
+  assert.equal(services.links.calls.length, 0);
+  const yes = await causeway(['mirror', 'failover', 'orders'], { answers: ['y'] });
+  assert.equal(yes.code, 0);
+});
+
+test('topics come from a file too; comments and empty lines are left out', async () => {
+  const file = path.join(directory, 'topics');
+  await writeFile(file, '# ours\norders\n\norders\n');
+  assert.equal((await causeway(['mirror', 'pause', '--topics-file', file])).code, 0);
+  assert.deepEqual(sent().topics, ['orders']);
+  assertOneLine(await causeway(['mirror', 'pause', '--topics-file', '/none']), 1, /cannot read/);
+});
+
+test('groups are listed', async () => {
+  assert.match(
+    (await causeway(['group', 'list', '--link', 'dr'])).out,
+    /billing +orders +0 +42 +40/,
+  );
+  const rows = JSON.parse((await causeway(['group', 'list', '--link', 'dr', '-o', 'json'])).out);
+  assert.equal(rows[0].destinationOffset, 40);
+});
+
+test('events are shown once, or followed until interrupted', async () => {
+  services.events.info('link_created', 'Link dr was created.');
+  assert.match((await causeway(['events'])).out, /INFO {2}link_created: Link dr was created\.\n$/);
+  const interrupt = new AbortController();
+  const followed = causeway(['events', '--follow', '-o', 'json'], {
+    interrupted: interrupt.signal,
+    onOut: (text) => {
+      if (text.includes('link_created')) services.events.warn('link_lost', 'Lost.');
+      if (text.includes('link_lost')) interrupt.abort();
+    },
+  });
+  const { code, out } = await followed;
+  assert.equal(code, 0);
+  const names = out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).event);
+  assert.deepEqual(names, ['link_created', 'link_lost']);
+});
+
+test('status says what is wrong; with --check it exits 3', async () => {
+  assert.match((await causeway(['status'])).out, /Healthy: +yes/);
+  assert.equal((await causeway(['status', '--check'])).code, 0);
+  services.links.links.set('dr', linkStatus('dr', { linkState: 'UNAVAILABLE' }));
+  const plain = await causeway(['status']);
+  assert.equal(plain.code, 0);
+  assert.match(plain.out, /link dr: link is UNAVAILABLE/);
+  assertOneLine(await causeway(['status', '--check']), 3, /link dr: link is UNAVAILABLE/);
+});
+
+test('the state is exported into a new file only', async () => {
+  const file = path.join(directory, 'state.jsonl');
+  assert.equal((await causeway(['state', 'export', file])).code, 0);
+  assert.equal(await readFile(file, 'utf8'), '{"format":1}\n');
+  assertOneLine(await causeway(['state', 'export', file]), 1, /cannot write/);
+  assert.equal((await causeway(['state', 'export', '-'])).out, '{"format":1}\n');
+});
+
+const wrongUses: readonly [string[], RegExp][] = [
+  [['mirro'], /unknown command 'mirro'/],
+  [['link', 'create', 'x', '--surce', 'y'], /unknown option '--surce'/],
+  [['link', 'create'], /missing required argument/],
+  [['link', 'create', 'x'], /--source HOST:PORT/],
+  [['mirror', 'create', 'x'], /required option '--link <name>'/],
+  [['mirror', 'promote'], /say which topics/],
+  [['mirror', 'promote', 'x', '--link', 'dr', '--all'], /in one way/],
+  [['mirror', 'promote', '--all'], /--all needs --link/],
+  [['mirror', 'promote', 'x', '--deadline', 'soon'], /--deadline: "soon"/],
+  [['link', 'config', 'set', 'dr', 'novalue'], /not of the form key=value/],
+  [['link', 'list', '-o', 'xml'], /neither table nor json/],
+  [['link', 'list', '--url', 'ftp://x'], /not a URL/],
+  [['events', '--since', 'x'], /--since/],
+];
+
+for (const [argv, word] of wrongUses) {
+  test(`R18: exit 2 with one line: causeway ${argv.join(' ')}`, async () => {
+    assertOneLine(await causeway(argv), 2, word);
+    assert.equal(services.links.calls.length, 0);
+  });
+}
+
+for (const argv of [
+  ['preflight'],
+  ['mirror', 'verify', 'x'],
+  ['mirror', 'promote', 'x', '--atomic'],
+]) {
+  test(`a command of later versions is known: causeway ${argv.join(' ')}`, async () => {
+    assertOneLine(await causeway(argv), 1, /is not in this version/);
+    assert.equal(services.links.calls.length, 0);
+  });
+}
+
+test('exit 1: a refusal keeps its reason, without secrets', async () => {
+  const message = 'Bad setting sasl.jaas.config=x password="hunter2";';
+  services.links.nextError = new LinkError('INVALID_CONFIG', message);
+  const outcome = await causeway(['link', 'create', 'x', '--source', 's:9092']);
+  assertOneLine(outcome, 1, /Bad setting/);
+  assert.ok(!outcome.error.includes('hunter2'));
+});
+
+test('exit 1: no proxy there', async () => {
+  const outcome = await causeway(['link', 'list'], { url: 'http://127.0.0.1:1' });
+  assertOneLine(outcome, 1, /cannot reach the admin API at http:\/\/127\.0\.0\.1:1/);
+});
+
+test('control characters of names do not reach the terminal', async () => {
+  services.links.mirrors.set('x', mirrorStatus('x', { sourceTopic: 'a\u001b[2Jb' }));
+  const { out } = await causeway(['mirror', 'list']);
+  assert.ok(!out.includes('\u001b'));
+});
+
+test('serve --check tells every fault of a configuration, or that there is none', async () => {
+  const file = path.join(directory, 'causeway.yaml');
+  await writeFile(
+    file,
+    'destination: {bootstrap.servers: "k:9092"}\ngateway: {advertise: h}\nstorage: {directory: /d}\n',
+  );
+  const good = await causeway(['serve', '--config', file, '--check']);
+  assert.equal(good.code, 0);
+  assert.match(good.out, /Configuration: +valid/);
+  await writeFile(file, 'gateway: {advertis: h}\nstorage: {directory: d}\n');
+  const bad = await causeway(['serve', '--config', file, '--check']);
+  assert.equal(bad.code, 1);
+  assert.match(bad.error, /gateway\.advertis: unknown name; did you mean "advertise"\?/);
+  assert.match(bad.error, /destination: is missing/);
+  assertOneLine(await causeway(['serve', '--config', '/none.yaml']), 1, /cannot read \/none\.yaml/);
+  assertOneLine(await causeway(['serve']), 2, /required option '--config <file>'/);
+});
+
+test('the version is that of the package', async () => {
+  const manifest = new URL('../../../package.json', import.meta.url);
+  const { version: published } = JSON.parse(await readFile(manifest, 'utf8'));
+  assert.equal(version, published);
+  assert.equal((await causeway(['--version'])).out, `${version}\n`);
+});
