@@ -1,0 +1,85 @@
+// Who may read a mirror: asked of the destination, on the client's own connection.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { MetadataRequest } from '../../../protocol/generated/metadata-request.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import { AclOperation, authorize } from '../../../src/gateway/authorizer.ts';
+import { ALL, DESCRIBE, FakeSession, READ } from './read-fixtures.ts';
+
+async function verdict(
+  session: FakeSession,
+  operation: AclOperation,
+  topic = 'orders',
+): Promise<number | undefined> {
+  return (await authorize(session, [topic], operation)).get(topic);
+}
+
+function session(): FakeSession {
+  return new FakeSession({ kind: 'link' });
+}
+
+test('each operation is its own bit; without an authorizer the broker sets them all', async () => {
+  const denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED;
+  for (const [operations, read, write, describe] of [
+    [ALL, 0, 0, 0],
+    [READ, 0, denied, denied],
+    [DESCRIBE, denied, denied, 0],
+    [-2147483648, denied, denied, denied],
+    [0, denied, denied, denied],
+  ] as const) {
+    const client = session();
+    client.broker.operations.set('orders', operations);
+    assert.equal(await verdict(client, AclOperation.READ), read);
+    assert.equal(await verdict(client, AclOperation.WRITE), write);
+    assert.equal(await verdict(client, AclOperation.DESCRIBE), describe);
+  }
+});
+
+test('the question never creates a topic, and asks for operations', async () => {
+  const client = session();
+  assert.equal(
+    await verdict(client, AclOperation.READ, 'nowhere'),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+  );
+  const { message, version } = client.broker.seen[0] ?? assert.fail();
+  const request = message as MetadataRequest;
+  assert.ok(version >= 8);
+  assert.equal(request.allowAutoTopicCreation, false);
+  assert.equal(request.includeTopicAuthorizedOperations, true);
+});
+
+test('a permission is kept for 30 s, a refusal for one, and no longer', async () => {
+  const client = session();
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NONE);
+  client.broker.operations.set('orders', DESCRIBE);
+  client.nowMs += 29_000;
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NONE);
+  assert.equal(client.broker.seen.length, 1);
+  client.nowMs += 1_001;
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+  client.broker.operations.set('orders', READ);
+  client.nowMs += 1_001;
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NONE);
+  assert.equal(client.broker.seen.length, 3);
+});
+
+test('topics are asked for together, and known ones not again', async () => {
+  const client = session();
+  client.broker.operations.set('second', READ);
+  await authorize(client, ['orders', 'second', 'orders'], AclOperation.READ);
+  await authorize(client, ['orders', 'second'], AclOperation.READ);
+  assert.equal(client.broker.seen.length, 1);
+  const request = client.broker.seen[0]?.message as MetadataRequest;
+  assert.deepEqual(
+    request.topics?.map(({ name }) => name),
+    ['orders', 'second'],
+  );
+});
+
+test('no answer means no, retriably; what was allowed before counts no longer once it is old', async () => {
+  const client = session();
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NONE);
+  client.broker.isGone = true;
+  client.nowMs += 30_001;
+  assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+});

@@ -1,0 +1,312 @@
+// ListOffsets for mirrors (link node) and for copy and shell as one log (virtual brokers).
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  createListOffsetsPartition,
+  createListOffsetsRequest,
+  createListOffsetsTopic,
+  type ListOffsetsRequest,
+  listOffsetsRequestCodec,
+} from '../../../protocol/generated/list-offsets-request.ts';
+import {
+  createListOffsetsPartitionResponse,
+  createListOffsetsResponse,
+  createListOffsetsTopicResponse,
+  type ListOffsetsPartitionResponse,
+  listOffsetsResponseCodec,
+} from '../../../protocol/generated/list-offsets-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import { listOffsetsHandler } from '../../../src/gateway/handlers/list-offsets.ts';
+import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
+import { DESCRIBE, exchange, FakeSession, promotedAt100, READ } from './read-fixtures.ts';
+
+const codecs = { request: listOffsetsRequestCodec, response: listOffsetsResponseCodec };
+
+interface Ask {
+  readonly name?: string;
+  readonly partition?: number;
+  readonly epoch?: number;
+  readonly committed?: boolean;
+}
+
+async function ask(
+  session: FakeSession,
+  timestamp: bigint,
+  { name = 'orders', partition = 0, epoch = -1, committed = false }: Ask = {},
+  version = 11,
+): Promise<ListOffsetsPartitionResponse> {
+  const request = createListOffsetsRequest({
+    replicaId: -1,
+    isolationLevel: committed ? 1 : 0,
+    topics: [
+      createListOffsetsTopic({
+        name,
+        partitions: [
+          createListOffsetsPartition({
+            partitionIndex: partition,
+            timestamp,
+            currentLeaderEpoch: epoch,
+          }),
+        ],
+      }),
+    ],
+  });
+  const { response } = await exchange(session, listOffsetsHandler, codecs, version, request);
+  const answer = response.topics[0]?.partitions[0];
+  assert.ok(answer !== undefined);
+  assert.equal(answer.partitionIndex, partition);
+  return answer;
+}
+
+function summary({ errorCode, offset, timestamp, leaderEpoch }: ListOffsetsPartitionResponse) {
+  return errorCode === 0 ? [offset, timestamp, leaderEpoch] : errorCode;
+}
+
+/** Timestamps 1000, 3000, 2000; an open transaction from 20 on. */
+function mirror(): MemoryMirrorLog {
+  return new MemoryMirrorLog(
+    5n,
+    batch(5n, 5, { timestamp: 1000n, epoch: 1 }),
+    batch(10n, 10, { timestamp: 3000n, epoch: 2 }),
+    batch(20n, 4, { timestamp: 4000n, epoch: 2, producerId: 3n, isTransactional: true }),
+    batch(24n, 1, { timestamp: 2000n, epoch: 2 }),
+  );
+}
+
+function linkNode(log: MemoryMirrorLog | null = mirror()): FakeSession {
+  const session = new FakeSession({ kind: 'link' });
+  session.directory.put({ name: 'orders', mode: 'mirror', log, advertisedEpoch: 2 });
+  return session;
+}
+
+test('a mirror answers latest, earliest, by time, and the largest timestamp', async () => {
+  const session = linkNode();
+  assert.deepEqual(summary(await ask(session, -1n)), [25n, -1n, 2]);
+  assert.deepEqual(summary(await ask(session, -2n)), [5n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -3n)), [20n, 4000n, 2]);
+  assert.deepEqual(summary(await ask(session, -4n)), [5n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -5n)), [-1n, -1n, -1], 'nothing is tiered');
+  assert.deepEqual(summary(await ask(session, -6n)), [-1n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, 1001n)), [10n, 3000n, 2]);
+  assert.deepEqual(summary(await ask(session, 5000n)), [-1n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -7n)), ErrorCode.UNSUPPORTED_VERSION);
+  assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 2).length, 0);
+});
+
+test('R7: read_committed never sees beyond the last stable offset', async () => {
+  const session = linkNode();
+  const committed = { committed: true };
+  assert.deepEqual(summary(await ask(session, -1n, committed)), [20n, -1n, 2]);
+  assert.deepEqual(summary(await ask(session, 3500n, committed)), [-1n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, 2500n, committed)), [10n, 3000n, 2]);
+});
+
+test('old versions get no leader epoch', async () => {
+  for (const version of [1, 2, 3]) {
+    assert.deepEqual(summary(await ask(linkNode(), 1000n, {}, version)), [5n, 1000n, -1]);
+  }
+  assert.deepEqual(summary(await ask(linkNode(), 1000n, {}, 4)), [5n, 1000n, 1]);
+});
+
+test('R8: the link node fences epochs', async () => {
+  const session = linkNode();
+  assert.equal(summary(await ask(session, -1n, { epoch: 1 })), ErrorCode.FENCED_LEADER_EPOCH);
+  assert.equal(summary(await ask(session, -1n, { epoch: 3 })), ErrorCode.UNKNOWN_LEADER_EPOCH);
+  assert.deepEqual(summary(await ask(session, -1n, { epoch: 2 })), [25n, -1n, 2]);
+});
+
+test('R19: an unreadable mirror is 56', async () => {
+  const missing = linkNode(null);
+  assert.equal(summary(await ask(missing, -2n)), ErrorCode.KAFKA_STORAGE_ERROR);
+  const log = mirror();
+  log.failure = 'CORRUPT';
+  const session = linkNode(log);
+  assert.equal(summary(await ask(session, 1000n)), ErrorCode.KAFKA_STORAGE_ERROR);
+  assert.equal(session.services.events.since(0).length, 1);
+});
+
+test('the link node answers only for mirrors, and only those who may describe', async () => {
+  const session = linkNode();
+  session.broker.operations.set('ordinary', DESCRIBE);
+  const error = async (asked: Ask) => summary(await ask(session, -1n, asked));
+  assert.equal(await error({ name: 'ordinary' }), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(await error({ name: 'nowhere' }), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
+  assert.equal(await error({ partition: 9 }), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
+  const denied = linkNode();
+  denied.broker.operations.set('orders', READ);
+  assert.equal(summary(await ask(denied, -1n)), ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+  const promoted = linkNode();
+  promoted.directory.put({
+    name: 'orders',
+    mode: 'promoted',
+    log: mirror(),
+    timeline: promotedAt100(),
+  });
+  assert.equal(summary(await ask(promoted, -1n)), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+});
+
+interface Shell {
+  readonly latest: bigint;
+  readonly earliest: bigint;
+  readonly byTime: readonly [offset: bigint, timestamp: bigint];
+}
+
+/** S = 100, n = 8, native epoch 2 is V0 = 6. */
+function virtualBroker(log: MemoryMirrorLog | null, shell: Partial<Shell> = {}): FakeSession {
+  const { latest = 30n, earliest = 0n, byTime = [11n, 9000n] } = shell;
+  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+  session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
+  session.broker.serve(listOffsetsRequestCodec, listOffsetsResponseCodec, (request) =>
+    createListOffsetsResponse({
+      topics: request.topics.map(({ name, partitions }) =>
+        createListOffsetsTopicResponse({
+          name,
+          partitions: partitions.map(({ partitionIndex, timestamp }) =>
+            createListOffsetsPartitionResponse({
+              partitionIndex,
+              leaderEpoch: 3,
+              ...(timestamp === -1n
+                ? { offset: request.isolationLevel === 1 ? latest - 2n : latest }
+                : timestamp === -2n || timestamp === -4n
+                  ? { offset: earliest, leaderEpoch: 0 }
+                  : { offset: byTime[0], timestamp: byTime[1] }),
+            }),
+          ),
+        }),
+      ),
+    }),
+  );
+  return session;
+}
+
+function copy(): MemoryMirrorLog {
+  return new MemoryMirrorLog(
+    40n,
+    batch(40n, 30, { timestamp: 1000n, epoch: 4 }),
+    batch(70n, 29, { timestamp: 3000n, epoch: 5 }),
+    marker(99n, 9n, 'ABORT', 6),
+  );
+}
+
+function asked(session: FakeSession) {
+  const seen = session.broker.seen.filter(({ apiKey }) => apiKey === 2);
+  return seen.flatMap(({ message }) =>
+    (message as ListOffsetsRequest).topics.flatMap(({ partitions }) => partitions),
+  );
+}
+
+test('rule 5: a promoted partition is one log: its start is the copy’s, its end the shell’s', async () => {
+  const session = virtualBroker(copy());
+  assert.deepEqual(summary(await ask(session, -2n)), [40n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -4n)), [40n, -1n, -1]);
+  assert.deepEqual(asked(session), [], 'the copy settles it');
+  assert.deepEqual(summary(await ask(session, -1n, { epoch: 7 })), [122n, -1n, 7]);
+  assert.equal(asked(session)[0]?.currentLeaderEpoch, 3);
+  assert.deepEqual(summary(await ask(session, -1n, { committed: true })), [120n, -1n, 7]);
+});
+
+test('the end of a shell that only has hidden markers is S (R8: never below)', async () => {
+  const session = virtualBroker(copy(), { latest: 5n });
+  assert.deepEqual(summary(await ask(session, -1n)), [100n, -1n, 7]);
+});
+
+test('times are looked up in the copy first, then in the shell', async () => {
+  const session = virtualBroker(copy());
+  assert.deepEqual(summary(await ask(session, 2000n)), [70n, 3000n, 5]);
+  assert.deepEqual(asked(session), []);
+  assert.deepEqual(summary(await ask(session, 5000n)), [103n, 9000n, 7]);
+  const none = virtualBroker(copy(), { byTime: [-1n, -1n] });
+  assert.deepEqual(summary(await ask(none, 99_000n)).toString(), '-1,-1,7');
+});
+
+test('the largest timestamp is the larger of both, the earlier offset among equals', async () => {
+  const largest = async (offset: bigint, timestamp: bigint) =>
+    summary(await ask(virtualBroker(copy(), { byTime: [offset, timestamp] }), -3n));
+  assert.deepEqual(await largest(11n, 9000n), [103n, 9000n, 7]);
+  assert.deepEqual(await largest(11n, 3000n), [70n, 3000n, 5]);
+  assert.deepEqual(await largest(-1n, -1n), [70n, 3000n, 5]);
+});
+
+test('after the copy has aged out the start is the shell’s, never below S', async () => {
+  const log = copy();
+  await log.deleteHead(100n);
+  assert.deepEqual(summary(await ask(virtualBroker(log), -2n)), [100n, -1n, 6]);
+  const later = virtualBroker(log, { earliest: 20n });
+  assert.equal((await ask(later, -2n)).offset, 112n);
+});
+
+test('R19: what a copy should hold and cannot read is 56, the end is still told', async () => {
+  const session = virtualBroker(null);
+  assert.equal(summary(await ask(session, -2n)), ErrorCode.KAFKA_STORAGE_ERROR);
+  assert.equal(summary(await ask(session, 1000n)), ErrorCode.KAFKA_STORAGE_ERROR);
+  assert.deepEqual(summary(await ask(session, -1n)), [122n, -1n, 7]);
+  const log = copy();
+  log.failure = 'IO';
+  const broken = virtualBroker(log);
+  assert.equal(summary(await ask(broken, 1000n)), ErrorCode.KAFKA_STORAGE_ERROR);
+});
+
+test('R8: an epoch before V0 is fenced without asking the broker', async () => {
+  const session = virtualBroker(copy());
+  assert.equal(summary(await ask(session, -1n, { epoch: 5 })), ErrorCode.FENCED_LEADER_EPOCH);
+  assert.deepEqual(asked(session), []);
+});
+
+test('ordinary topics are forwarded, mirrors and doubtful topics are not', async () => {
+  const session = virtualBroker(copy());
+  assert.deepEqual(summary(await ask(session, -1n, { name: 'ordinary' })), [30n, -1n, 3]);
+  assert.deepEqual(summary(await ask(session, -1n, { partition: 4 })), [30n, -1n, 3]);
+  const before = asked(session).length;
+  session.directory.put({ name: 'orders', mode: 'mirror', log: copy() });
+  assert.equal(summary(await ask(session, -1n)), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  session.directory.isSettled = false;
+  const doubtful = await ask(session, -1n, { name: 'ordinary' });
+  assert.equal(summary(doubtful), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(asked(session).length, before);
+});
+
+test('mixed topics come back in the order of the request', async () => {
+  const session = virtualBroker(copy());
+  const names = ['ordinary', 'orders', 'second'];
+  const request = createListOffsetsRequest({
+    replicaId: -1,
+    topics: names.map((name) =>
+      createListOffsetsTopic({
+        name,
+        partitions: [2, 0].map((partitionIndex) =>
+          createListOffsetsPartition({ partitionIndex, timestamp: -2n }),
+        ),
+      }),
+    ),
+  });
+  const { response } = await exchange(session, listOffsetsHandler, codecs, 7, request);
+  assert.deepEqual(
+    response.topics.map(({ name, partitions }) => [
+      name,
+      partitions.map(({ partitionIndex, offset }) => [partitionIndex, offset]),
+    ]),
+    [
+      [
+        'ordinary',
+        [
+          [2, 0n],
+          [0, 0n],
+        ],
+      ],
+      [
+        'orders',
+        [
+          [2, 0n],
+          [0, 40n],
+        ],
+      ],
+      [
+        'second',
+        [
+          [2, 0n],
+          [0, 0n],
+        ],
+      ],
+    ],
+  );
+});
