@@ -79,8 +79,11 @@ test('what needs a parser', async () => {
       throw error;
     });
   const report: BiomeReport = JSON.parse(output);
-  const found = report.diagnostics.map(({ category, message, location }) => {
-    return `${location.path}:${location.start.line}: ${message} (${category})`;
-  });
+  // A suppression of a rule that is only in the full configuration looks unused here.
+  const found = report.diagnostics
+    .filter(({ category }) => category.startsWith('lint/'))
+    .map(({ category, message, location }) => {
+      return `${location.path}:${location.start.line}: ${message} (${category})`;
+    });
   assertNone(found);
 });

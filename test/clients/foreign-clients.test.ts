@@ -68,6 +68,40 @@ describe('consumers', () => {
   }
 });
 
+describe('consumers without a group', () => {
+  for (const kind of producerKinds) {
+    test(`${kind} reads all partitions from their start and ends by itself`, async (t) => {
+      const skip = await skipReason(kind);
+      if (skip) return t.skip(skip);
+      const topic = uniqueName('standalone');
+      await createTopic(cluster, { topic, partitions: 2 });
+      await produceBatch(cluster, { topic, partition: 0 }, [{ value: 'a' }, { value: 'b' }]);
+      await produceBatch(cluster, { topic, partition: 1 }, [{ value: null }]);
+      const { bootstrap } = cluster;
+      const consumer = await startConsumer(kind, { bootstrap, topic, recordsMax: 3 });
+      await consumer.waitForEnd();
+      assertEachOnceInOrder(consumer.records);
+      const read = consumer.records.map((record) => record.value ?? 'null').sort();
+      assert.deepEqual(read, ['a', 'b', 'null']);
+      assert.deepEqual(consumer.errors, []);
+    });
+  }
+});
+
+test('an older Java client runs the same program', async (t) => {
+  const skip = await skipReason('java');
+  if (skip) return t.skip(skip);
+  const topic = uniqueName('older');
+  await createTopic(cluster, { topic });
+  const options = { bootstrap: cluster.bootstrap, topic, javaVersion: '3.9.2' as const };
+  const producer = await startProducer('java', options);
+  assert.equal((await producer.send({ value: 'a' })).offset, 0);
+  const consumer = await startConsumer('java', { ...options, group: uniqueName('group') });
+  await consumer.waitForCount(1);
+  await producer.stop();
+  await consumer.stop();
+});
+
 describe('producers', () => {
   for (const kind of producerKinds) {
     test(`${kind} produces and reports where each record went`, async (t) => {
