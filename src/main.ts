@@ -3,11 +3,11 @@
 // first answer; a start that fails closes what it had opened.
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
-import { connectCluster } from './cluster/cluster-client.ts';
+import { connectDestination, connectSource } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
-import { defaultLinkLimits, systemClock } from './link/context.ts';
-import { startLinks } from './link/start-links.ts';
+import { systemClock } from './link/context.ts';
+import { startLinks } from './link/start.ts';
 import { Events } from './observe/events.ts';
 import { Health } from './observe/health.ts';
 import { createLogger, type Logger, logEvents } from './observe/log.ts';
@@ -66,11 +66,7 @@ async function openParts(
   options: { acceptLoss: boolean; events: Events; opened: Opened },
 ) {
   const { acceptLoss, events, opened } = options;
-  const destination = connectCluster({
-    bootstrapServers: config.destination.bootstrapServers,
-    addressMap: config.destination.addressMap,
-    client: config.destination.client,
-  });
+  const destination = connectDestination(config);
   opened.add('client of the destination', () => destination.close());
   const clusterId = await destinationClusterId(destination);
   const findings = await inspectDirectory(config, clusterId);
@@ -91,7 +87,6 @@ async function openParts(
     connectSource,
     events,
     clock: systemClock,
-    limits: defaultLinkLimits,
     ownTopicPrefix,
   });
   opened.add('links', () => links.close());

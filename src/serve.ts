@@ -1,7 +1,7 @@
 // A serving process: starts the service, and ends it in order on a signal, or after a fault that nobody
 // handled, which is logged and ends the process: shared state may be wrong then.
 import closeWithGrace from 'close-with-grace';
-import { connectCluster } from './cluster/cluster-client.ts';
+import { connectDestination } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
 import { startCauseway } from './main.ts';
 import { createLogger } from './observe/log.ts';
@@ -45,8 +45,7 @@ export async function importStateFromFile(
   config: CausewayConfig,
   file: string,
 ): Promise<TransferResult> {
-  const { bootstrapServers, addressMap, client } = config.destination;
-  const cluster = connectCluster({ bootstrapServers, addressMap, client });
+  const cluster = connectDestination(config);
   try {
     return await importState({
       name: config.name,

@@ -1,0 +1,42 @@
+// Makes our Kafka clients from settings: one for the destination, one for the source of each link. Owns which
+// Kafka client setting becomes which limit of the client. Nothing is connected here yet.
+import type { Cluster } from './cluster/cluster.ts';
+import { connectCluster } from './cluster/cluster-client.ts';
+import type { ClusterLimits } from './cluster/limits.ts';
+import type { CausewayConfig, KafkaClientSettings } from './config/config.ts';
+import { parseLinkSettings } from './link/link-settings.ts';
+import type { LinkRecord } from './state/records.ts';
+
+const limitOfSetting: Readonly<Record<string, keyof ClusterLimits>> = {
+  'request.timeout.ms': 'requestTimeoutMs',
+  'reconnect.backoff.ms': 'backoffMs',
+  'reconnect.backoff.max.ms': 'backoffMsMax',
+  'retry.backoff.ms': 'retryBackoffMs',
+};
+
+function limitsFrom(settings: KafkaClientSettings): Partial<ClusterLimits> {
+  const limits: Partial<Record<keyof ClusterLimits, number>> = {};
+  for (const [name, limit] of Object.entries(limitOfSetting)) {
+    const value = settings[name];
+    if (value !== undefined) limits[limit] = Number(value);
+  }
+  return limits;
+}
+
+export function connectDestination(config: CausewayConfig): Cluster {
+  const { bootstrapServers, addressMap, client } = config.destination;
+  return connectCluster({ bootstrapServers, addressMap, client, limits: limitsFrom(client) });
+}
+
+/** @throws LinkError INVALID_CONFIG, ClusterError UNSUPPORTED */
+export async function connectSource(record: LinkRecord): Promise<Cluster> {
+  const { bootstrapServers, addressMap } = parseLinkSettings(record.configs);
+  const { configs } = record;
+  return connectCluster({
+    bootstrapServers,
+    addressMap,
+    client: configs,
+    clientId: configs['client.id'] || `causeway-${record.name}`,
+    limits: limitsFrom(configs),
+  });
+}
