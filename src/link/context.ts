@@ -1,0 +1,71 @@
+// What every part of the link layer is given: the state, the storage, the two clusters' clients, clock and
+// limits. Refuses to know how any of them is made, so that tests can put scripted ones in their place.
+import type { MirrorStorage } from '../../storage/mirror-log.ts';
+import type { Cluster } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
+import type { LinkRecord } from '../state/records.ts';
+import type { State } from '../state/state.ts';
+
+export interface LinkClock {
+  /** Monotonic milliseconds: ages and deadlines. */
+  monotonicMs(): number;
+  /** Unix milliseconds: what is shown and recorded. */
+  unixMs(): number;
+}
+
+export interface LinkLimits {
+  /** Largest Fetch response, per source broker; a link's `replica.fetch.response.max.bytes` wins. */
+  readonly fetchBytesMax: number;
+  /** Largest share of one partition in it; a link's `replica.fetch.max.bytes` wins. */
+  readonly fetchPartitionBytesMax: number;
+  readonly fetchWaitMs: number;
+  /** How often the topics of a source are looked at when nothing asks for it. */
+  readonly sourceWatchMs: number;
+  /** How often the shells are looked at. */
+  readonly shellWatchMs: number;
+  /** Without contact for so long a source is shown as unavailable. */
+  readonly sourceUnavailableMs: number;
+  /** A partition with lag and no progress for so long is STALLED; older samples are UNKNOWN. */
+  readonly sampleAgeMaxMs: number;
+  readonly promoteDeadlineMs: number;
+  /** How long writers are held with a retriable error while a promotion switches. */
+  readonly switchMaxMs: number;
+  /** Topics that one state transaction switches at most. */
+  readonly switchBatchTopics: number;
+  /** Groups whose offsets are read and written together. */
+  readonly groupBatch: number;
+  readonly requestsInFlight: number;
+}
+
+export const defaultLinkLimits: LinkLimits = {
+  fetchBytesMax: 8 * 1024 * 1024,
+  fetchPartitionBytesMax: 1024 * 1024,
+  fetchWaitMs: 500,
+  sourceWatchMs: 2_000,
+  shellWatchMs: 3_000,
+  sourceUnavailableMs: 10_000,
+  sampleAgeMaxMs: 15_000,
+  promoteDeadlineMs: 300_000,
+  switchMaxMs: 3_000,
+  switchBatchTopics: 500,
+  groupBatch: 100,
+  requestsInFlight: 16,
+};
+
+export interface LinkContext {
+  readonly state: State;
+  readonly storage: MirrorStorage;
+  readonly destination: Cluster;
+  /** A client for the link's source; rejects with ClusterError when it cannot be reached. */
+  readonly connectSource: (record: LinkRecord) => Promise<Cluster>;
+  readonly events: Events;
+  readonly clock: LinkClock;
+  readonly limits: LinkLimits;
+  /** Prefix of our own topics, which are never mirrored: `__causeway`. */
+  readonly ownTopicPrefix: string;
+}
+
+export const systemClock: LinkClock = {
+  monotonicMs: () => performance.now(),
+  unixMs: () => Date.now(),
+};

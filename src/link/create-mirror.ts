@@ -1,0 +1,265 @@
+// Making a mirror: intent by name, shell, logs, then ACTIVE with id and timelines (design §4 "Gating"). Owns the
+// order of the steps and their repetition after a crash; refuses to know fetching. Invariants: the intent is
+// committed before the shell can exist, so that no producer slips into it; a topic of that name which is not
+// our empty shell is never touched, and stops being gated at once.
+import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
+import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import type { PendingCreation, TopicRecord } from '../state/records.ts';
+import { virtualOffset } from '../timeline/offsets.ts';
+import { newMirror } from '../timeline/timeline.ts';
+import type { LinkContext } from './context.ts';
+import { type SourceStart, sourceStarts } from './grow-mirror.ts';
+import type { LinkRuntime } from './link.ts';
+import { checkTopicName } from './link-settings.ts';
+import type { MirrorTopics } from './mirror-topics.ts';
+import { type CreateMirror, LinkError } from './service.ts';
+import { createShell, measureShells, topicConfigs } from './shell-topic.ts';
+import type { Audit, TopicChanges } from './topic-changes.ts';
+import { refusedOverride, shellConfigs } from './topic-configs.ts';
+
+const internalTopics = new Set([
+  '__consumer_offsets',
+  '__transaction_state',
+  '__share_group_state',
+  '__cluster_metadata',
+]);
+
+interface Plan {
+  readonly source: TopicInfo;
+  readonly configs: Readonly<Record<string, string>>;
+  readonly starts: readonly SourceStart[];
+}
+
+export interface CreatorParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly changes: TopicChanges;
+}
+
+export class MirrorCreator {
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #changes: TopicChanges;
+
+  constructor(parts: CreatorParts) {
+    this.#context = parts.context;
+    this.#topics = parts.topics;
+    this.#changes = parts.changes;
+  }
+
+  /** Resolves when the mirror is ACTIVE, or PENDING_MIRROR when the destination's answer was lost. */
+  async create(link: LinkRuntime, request: CreateMirror): Promise<string> {
+    const name = request.mirrorTopic ?? `${link.settings.prefix}${request.sourceTopic}`;
+    this.#checkNames(name, request.sourceTopic);
+    const overrides = request.configs ?? {};
+    const refused = refusedOverride(overrides);
+    if (refused !== null) throw new LinkError('INVALID_CONFIG', refused);
+    await this.#changes.locks.run(name, async () => {
+      this.#checkFree(name);
+      const creating: PendingCreation = {
+        replicationFactor: request.replicationFactor ?? -1,
+        configs: overrides,
+      };
+      const plan = await this.#plan(link, request.sourceTopic, creating);
+      await this.#checkDestination(name, plan, creating);
+      if (request.validateOnly) return;
+      const intent: TopicRecord = {
+        kind: 'topic',
+        name,
+        topicId: null,
+        link: link.name,
+        sourceTopic: request.sourceTopic,
+        sourceTopicId: plan.source.topicId,
+        state: 'PENDING_MIRROR',
+        stateTimeMs: this.#context.clock.unixMs(),
+        error: null,
+        partitions: [],
+        stoppedBy: null,
+        creating,
+      };
+      await this.#changes.commit([{ put: intent }]);
+      await this.#carryOut(intent, plan, { actor: request.actor, why: 'created' });
+    });
+    return name;
+  }
+
+  /** Goes on with an intent that a crash or a lost answer left behind. */
+  async resume(link: LinkRuntime, name: string): Promise<void> {
+    await this.#changes.locks.run(name, async () => {
+      const intent = this.#changes.record(name);
+      if (intent?.state !== 'PENDING_MIRROR' || intent.creating === undefined) return;
+      const plan = await this.#plan(link, intent.sourceTopic, intent.creating);
+      const { topics } = await this.#context.destination.metadata([name]);
+      const found = topics.get(name);
+      const audit = { actor: 'causeway', why: 'creation resumed' };
+      if (found === undefined || found.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
+        await this.#carryOut(intent, plan, audit);
+        return;
+      }
+      const foreign = await this.#whyForeign(found, plan);
+      if (foreign === null) await this.#finish(intent, plan, { topicId: found.topicId, audit });
+      else await this.#abandon(intent, foreign);
+    });
+  }
+
+  #checkNames(name: string, sourceTopic: string): void {
+    checkTopicName(name);
+    checkTopicName(sourceTopic);
+    const own = this.#context.ownTopicPrefix;
+    for (const topic of [name, sourceTopic]) {
+      if (internalTopics.has(topic) || topic.startsWith(own)) {
+        throw new LinkError('INVALID_NAME', `Topic '${topic}' is internal and is never mirrored`);
+      }
+    }
+  }
+
+  #checkFree(name: string): void {
+    if (this.#changes.record(name) !== undefined) {
+      throw new LinkError('TOPIC_EXISTS', `Topic '${name}' already exists.`);
+    }
+  }
+
+  async #plan(link: LinkRuntime, sourceTopic: string, creating: PendingCreation): Promise<Plan> {
+    try {
+      const cluster = await link.connected();
+      const source = await this.#sourceTopic(cluster, sourceTopic, link.record.sourceClusterId);
+      const configs = shellConfigs(await topicConfigs(cluster, sourceTopic), creating.configs);
+      const starts = await sourceStarts(cluster, source);
+      if (starts === null) {
+        throw new LinkError(
+          'SOURCE_UNREACHABLE',
+          `The log starts of source topic '${sourceTopic}' cannot be read now`,
+        );
+      }
+      return { source, configs, starts };
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });
+    }
+  }
+
+  async #sourceTopic(cluster: Cluster, topic: string, clusterId: string): Promise<TopicInfo> {
+    const metadata = await cluster.metadata([topic]);
+    if (metadata.clusterId !== clusterId) {
+      throw new LinkError(
+        'CLUSTER_ID_MISMATCH',
+        `The source is cluster ${metadata.clusterId}, the link is to ${clusterId}`,
+      );
+    }
+    const info = metadata.topics.get(topic);
+    if (info?.errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+      throw new LinkError('SOURCE_UNAUTHORIZED', `No right to describe source topic '${topic}'`);
+    }
+    if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
+      throw new LinkError('SOURCE_TOPIC_NOT_FOUND', `Source topic '${topic}' does not exist`);
+    }
+    if (info.errorCode !== ErrorCode.NONE) {
+      throw new LinkError(
+        'SOURCE_UNREACHABLE',
+        `Source topic '${topic}' cannot be read: ${errorName(info.errorCode)}`,
+      );
+    }
+    if (info.isInternal) {
+      throw new LinkError('INVALID_NAME', `Topic '${topic}' is internal and is never mirrored`);
+    }
+    return info;
+  }
+
+  async #checkDestination(name: string, plan: Plan, creating: PendingCreation): Promise<void> {
+    try {
+      await createShell(this.#context.destination, {
+        name,
+        partitionsCount: plan.source.partitions.length,
+        replicationFactor: creating.replicationFactor,
+        configs: plan.configs,
+        validateOnly: true,
+      });
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      throw new LinkError(
+        'DESTINATION_REFUSED',
+        `The destination does not answer: ${error.message}`,
+        { cause: error },
+      );
+    }
+  }
+
+  async #carryOut(intent: TopicRecord, plan: Plan, audit: Audit): Promise<void> {
+    let topicId: string;
+    try {
+      this.#context.state.lease.check();
+      topicId = await createShell(this.#context.destination, {
+        name: intent.name,
+        partitionsCount: plan.source.partitions.length,
+        replicationFactor: intent.creating?.replicationFactor ?? -1,
+        configs: plan.configs,
+        validateOnly: false,
+      });
+    } catch (error) {
+      if (error instanceof ClusterError && error.maybeSent) {
+        this.#context.events.warn(
+          'mirror_create_pending',
+          `Topic '${intent.name}': the destination's answer was lost, creation goes on by itself`,
+          { topic: intent.name, link: intent.link },
+        );
+        return;
+      }
+      await this.#changes.commit([{ delete: `topic/${intent.name}` }]);
+      if (!(error instanceof ClusterError)) throw error;
+      throw new LinkError('DESTINATION_REFUSED', error.message, { cause: error });
+    }
+    await this.#finish(intent, plan, { topicId, audit });
+  }
+
+  async #finish(
+    intent: TopicRecord,
+    plan: Plan,
+    { topicId, audit }: { topicId: string; audit: Audit },
+  ): Promise<void> {
+    const id = topicId === zeroUuid ? await this.#readId(intent.name) : topicId;
+    this.#context.state.lease.check();
+    for (const [partition, { base }] of plan.starts.entries()) {
+      await this.#topics.createLog({ topicId: id, partition }, base);
+    }
+    const active = this.#changes.next(intent, 'created', {
+      topicId: id,
+      sourceTopicId: plan.source.topicId,
+      partitions: plan.starts.map(({ start }) => newMirror(virtualOffset(start))),
+    });
+    await this.#changes.commit([{ put: active }]);
+    this.#changes.tell(intent, active, audit);
+  }
+
+  /** Old brokers do not tell the id when they create a topic. */
+  async #readId(name: string): Promise<string> {
+    const { topics } = await this.#context.destination.metadata([name]);
+    const topicId = topics.get(name)?.topicId ?? zeroUuid;
+    if (topicId === zeroUuid || !isUuid(topicId)) {
+      throw new LinkError('NOT_SUPPORTED', 'The destination has no topic ids (Kafka 2.8 or later)');
+    }
+    return topicId;
+  }
+
+  async #whyForeign(found: TopicInfo, plan: Plan): Promise<string | null> {
+    if (found.errorCode !== ErrorCode.NONE) {
+      throw new LinkError('DESTINATION_REFUSED', errorName(found.errorCode));
+    }
+    const partitionsCount = plan.source.partitions.length;
+    if (found.partitions.length !== partitionsCount) return 'it has another number of partitions';
+    const shell = { name: found.name, topicId: found.topicId, partitionsCount };
+    const measure = (await measureShells(this.#context.destination, [shell])).get(found.name);
+    if (measure?.kind !== 'refused') return null;
+    // Only records prove that it is somebody else's; everything else is tried again.
+    if (measure.error.code !== 'ILLEGAL_STATE') throw measure.error;
+    return measure.error.message;
+  }
+
+  async #abandon(intent: TopicRecord, why: string): Promise<void> {
+    await this.#changes.commit([{ delete: `topic/${intent.name}` }]);
+    this.#context.events.error(
+      'mirror_create_abandoned',
+      `Topic '${intent.name}' exists and is not the mirror that was being made: ${why}`,
+      { topic: intent.name, link: intent.link },
+    );
+  }
+}

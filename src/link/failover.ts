@@ -1,0 +1,321 @@
+// Failover: topics are switched at once, from any state, without their source. Owns the order (stop fetching,
+// flush, measure, record the cuts, ABORT batches, one state transaction, open) and its undoing. Refuses to
+// know commands' syntax. Invariants: a topic is failed over only by the committed state transaction; whatever
+// was prepared for one that was not committed is cut off before fetching goes on; one topic's failure never
+// stops the others.
+import { StorageError } from '../../storage/errors.ts';
+import { ClusterError } from '../cluster/cluster.ts';
+import type { ReceiptRecord, ReceiptTopic, TopicRecord } from '../state/records.ts';
+import { StateError } from '../state/state.ts';
+import type { LinkContext } from './context.ts';
+import type { LinkRuntime } from './link.ts';
+import { nextState } from './mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import { LinkError } from './service.ts';
+import { messageOf } from './signal.ts';
+import {
+  appendAborts,
+  cutsOf,
+  hasOpenTransactions,
+  liftHolds,
+  measureSwitch,
+  receiptTopic,
+  type SwitchTopic,
+  splicedPartitions,
+} from './switch.ts';
+import { asLinkError, type TopicChanges } from './topic-changes.ts';
+
+/** Bounds a state transaction and its receipt. */
+const batchPartitionsMax = 2_000;
+
+export interface FailoverParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly changes: TopicChanges;
+  /** Undefined when the link is gone. */
+  readonly link: (name: string) => LinkRuntime | undefined;
+}
+
+export interface FailoverResult {
+  readonly errors: ReadonlyMap<string, LinkError>;
+  readonly receipts: readonly ReceiptRecord[];
+}
+
+export interface FailoverRequest {
+  readonly topics: readonly string[];
+  readonly actor: string;
+  readonly receiptId: string;
+  readonly isDryRun: boolean;
+}
+
+export class Failover {
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #changes: TopicChanges;
+  readonly #link: (name: string) => LinkRuntime | undefined;
+  readonly #underWay = new Set<string>();
+
+  constructor(parts: FailoverParts) {
+    this.#context = parts.context;
+    this.#topics = parts.topics;
+    this.#changes = parts.changes;
+    this.#link = parts.link;
+  }
+
+  async run(request: FailoverRequest): Promise<FailoverResult> {
+    const errors = new Map<string, LinkError>();
+    const receipts: ReceiptRecord[] = [];
+    for (const [index, names] of this.#batches(request.topics).entries()) {
+      const id = index === 0 ? request.receiptId : `${request.receiptId}.${index + 1}`;
+      const receipt = await this.#changes.locks.run(names, () =>
+        request.isDryRun
+          ? this.#dryRun(names, { ...request, receiptId: id }, errors)
+          : this.#batch(names, { ...request, receiptId: id }, errors),
+      );
+      if (receipt !== null) receipts.push(receipt);
+    }
+    return { errors, receipts };
+  }
+
+  /** Failovers that a crash or a lost destination left half done: undone, and fetching goes on. */
+  async undoInterrupted(): Promise<void> {
+    for (const record of this.#context.state.view.topics.values()) {
+      if (record.stopping?.command !== 'failover' || this.#underWay.has(record.name)) continue;
+      await this.#changes.locks.run(record.name, async () => {
+        const now = this.#changes.record(record.name);
+        if (now?.stopping?.command === 'failover') await this.#undoRecord(now);
+      });
+    }
+  }
+
+  #batches(names: readonly string[]): string[][] {
+    const batches: string[][] = [];
+    let batch: string[] = [];
+    let partitions = 0;
+    for (const name of names) {
+      const count = this.#topics.byName(name)?.partitionCount ?? 0;
+      const isFull = batch.length >= this.#context.limits.switchBatchTopics;
+      if (batch.length > 0 && (isFull || partitions + count > batchPartitionsMax)) {
+        batches.push(batch);
+        batch = [];
+        partitions = 0;
+      }
+      batch.push(name);
+      partitions += count;
+    }
+    if (batch.length > 0) batches.push(batch);
+    return batches;
+  }
+
+  /** Topics that can be failed over now; the others get their error, or are done already. */
+  #eligible(names: readonly string[], errors: Map<string, LinkError>): MirrorTopic[] {
+    const eligible: MirrorTopic[] = [];
+    for (const name of names) {
+      const topic = this.#topics.byName(name);
+      if (topic === undefined) {
+        errors.set(name, new LinkError('MIRROR_NOT_FOUND', `There is no mirror '${name}'`));
+      } else if (nextState(topic.record.state, 'failover') === null) {
+        const message = `Topic '${name}' is ${topic.record.state}: it cannot be failed over`;
+        errors.set(name, new LinkError('ILLEGAL_STATE', message));
+      } else if (topic.record.state !== 'STOPPED') eligible.push(topic);
+    }
+    return eligible;
+  }
+
+  async #dryRun(
+    names: readonly string[],
+    request: FailoverRequest,
+    errors: Map<string, LinkError>,
+  ): Promise<ReceiptRecord | null> {
+    const eligible = this.#eligible(names, errors);
+    try {
+      const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
+        flush: false,
+      });
+      for (const [name, error] of refused) errors.set(name, error);
+      return this.#receipt(ready, request, false);
+    } catch (error) {
+      const refusal = notFailedOver(error);
+      for (const { name } of eligible) errors.set(name, refusal);
+      return null;
+    }
+  }
+
+  async #batch(
+    names: readonly string[],
+    request: FailoverRequest,
+    errors: Map<string, LinkError>,
+  ): Promise<ReceiptRecord | null> {
+    const eligible = this.#eligible(names, errors);
+    if (eligible.length === 0) return null;
+    for (const { name } of eligible) this.#underWay.add(name);
+    try {
+      this.#context.state.lease.check();
+      await this.#close(eligible);
+      const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
+        flush: true,
+      });
+      for (const [name, error] of refused) errors.set(name, error);
+      return ready.length === 0 ? null : await this.#switch(ready, request, errors);
+    } catch (error) {
+      const refusal = notFailedOver(error);
+      for (const { name } of eligible) {
+        if (this.#changes.record(name)?.state !== 'STOPPED') errors.set(name, refusal);
+      }
+      this.#context.events.error('failover_failed', refusal.message, {
+        topics: eligible.length,
+        actor: request.actor,
+      });
+      return null;
+    } finally {
+      await this.#open(eligible);
+    }
+  }
+
+  /** Nothing is appended, and writers are held with a retriable error. */
+  async #close(topics: readonly MirrorTopic[]): Promise<void> {
+    for (const { name } of topics) this.#topics.setPhase(name, 'FAILING_OVER');
+    await Promise.all(
+      topics.map(async ({ name, link }) => {
+        await this.#link(link)?.feeds.hold(name);
+      }),
+    );
+  }
+
+  async #open(topics: readonly MirrorTopic[]): Promise<void> {
+    for (const { name, link } of topics) {
+      const record = this.#changes.record(name);
+      if (record?.stopping?.command === 'failover') {
+        try {
+          await this.#undoRecord(record);
+        } catch (error) {
+          // The same is tried again by undoInterrupted; until then the topic stays held.
+          this.#context.events.warn('failover_undo_pending', `'${name}': ${messageOf(error)}`, {
+            topic: name,
+          });
+        }
+      }
+      this.#underWay.delete(name);
+      this.#topics.setPhase(name, null);
+      this.#link(link)?.release(name);
+    }
+  }
+
+  /** Cuts on record, ABORT batches behind them. Returns the topics that are ready to be committed. */
+  async #closeTransactions(
+    measured: readonly SwitchTopic[],
+    actor: string,
+    errors: Map<string, LinkError>,
+  ): Promise<readonly SwitchTopic[]> {
+    const withAborts = measured.filter(hasOpenTransactions);
+    if (withAborts.length === 0) return measured;
+    await this.#changes.commit(
+      withAborts.map((topic) => {
+        const cuts = cutsOf(topic);
+        const stopping = { command: 'failover' as const, actor, deadlineTimeMs: -1, cuts };
+        return { put: { ...topic.record, stopping } };
+      }),
+    );
+    const unixMs = this.#context.clock.unixMs();
+    const failed = new Set<SwitchTopic>();
+    for (const topic of withAborts) {
+      this.#context.state.lease.check();
+      try {
+        await appendAborts(topic, unixMs);
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        errors.set(topic.record.name, notFailedOver(error));
+        failed.add(topic);
+      }
+    }
+    return measured.filter((topic) => !failed.has(topic));
+  }
+
+  async #switch(
+    measured: readonly SwitchTopic[],
+    request: FailoverRequest,
+    errors: Map<string, LinkError>,
+  ): Promise<ReceiptRecord | null> {
+    const ready = await this.#closeTransactions(measured, request.actor, errors);
+    if (ready.length === 0) return null;
+    const after = ready.map((topic) =>
+      this.#changes.next(topic.record, 'failover', {
+        partitions: splicedPartitions(topic),
+        stoppedBy: 'failover',
+      }),
+    );
+    const receipt = this.#receipt(ready, request, true);
+    await this.#changes.commit([...after.map((put) => ({ put })), { put: receipt }]);
+    for (const [index, topic] of ready.entries()) {
+      liftHolds(topic);
+      const record = after[index];
+      if (record !== undefined) {
+        const audit = { actor: request.actor, why: `failover, receipt ${request.receiptId}` };
+        this.#changes.tell(topic.record, record, audit);
+      }
+    }
+    return receipt;
+  }
+
+  /** Cuts what was appended for a switch that did not happen, then forgets about it. */
+  async #undoRecord(record: TopicRecord): Promise<void> {
+    const { stopping, ...rest } = record;
+    const topic = this.#topics.byName(record.name);
+    if (stopping === undefined || topic === undefined) return;
+    for (const { partition, offset } of stopping.cuts) {
+      const log = topic.partition(partition)?.log;
+      if (log === null || log === undefined) continue;
+      if (log.end > offset) await log.truncate(offset);
+    }
+    const after: TopicRecord =
+      record.state === 'PENDING_STOPPED' ? this.#changes.next(record, 'cancel') : { ...rest };
+    await this.#changes.commit([{ put: after }]);
+    for (const { log } of topic.partitions) log?.hold(null);
+    this.#context.events.warn(
+      'failover_undone',
+      `Topic '${record.name}' was NOT failed over: its failover was interrupted; mirroring goes on`,
+      { topic: record.name, link: record.link },
+    );
+  }
+
+  #receipt(
+    topics: readonly SwitchTopic[],
+    request: FailoverRequest,
+    isDone: boolean,
+  ): ReceiptRecord {
+    const lines: ReceiptTopic[] = topics.map((topic) => {
+      const link = this.#link(topic.record.link);
+      return receiptTopic(
+        topic,
+        (partition) => link?.feeds.lag(topic.record.name, partition),
+        isDone,
+      );
+    });
+    return {
+      kind: 'receipt',
+      id: request.receiptId,
+      command: 'failover',
+      actor: request.actor,
+      timeMs: this.#context.clock.unixMs(),
+      topics: lines,
+    };
+  }
+}
+
+function notFailedOver(error: unknown): LinkError {
+  if (error instanceof StateError || error instanceof LinkError) {
+    const cause = asLinkError(error);
+    return new LinkError(cause.code, `NOT FAILED OVER: ${cause.message}`, { cause: error });
+  }
+  if (error instanceof ClusterError) {
+    return new LinkError(
+      'DESTINATION_REFUSED',
+      `NOT FAILED OVER: the destination does not answer: ${error.message}`,
+      { cause: error },
+    );
+  }
+  if (error instanceof StorageError) {
+    return new LinkError('STORAGE_ERROR', `NOT FAILED OVER: ${error.message}`, { cause: error });
+  }
+  throw error;
+}

@@ -1,0 +1,184 @@
+// What becomes of one partition's part of a Fetch answer: appended to its mirror log as bytes, or followed
+// (leader, log start, truncation), retried, or the topic is failed with a named cause. Records are never
+// decoded. Refuses to know sessions and loops. Invariants: one partition's trouble touches no other; nothing is
+// appended without a valid lease; a history that does not continue ours is never mixed into it.
+import type { PartitionData } from '../../protocol/generated/fetch-response.ts';
+import { ErrorCode, errorName, forEachBatch, ProtocolError } from '../../protocol/index.ts';
+import { StorageError } from '../../storage/errors.ts';
+import type { MirrorErrorCode } from '../state/records.ts';
+import type { LinkClock } from './context.ts';
+import { resolveOutOfRange } from './out-of-range.ts';
+import type { PartitionFeed } from './partition-feed.ts';
+import { messageOf } from './signal.ts';
+import type { FeedLink } from './source-link.ts';
+
+const causeAfterFailures = 3;
+
+const leaderErrors: ReadonlySet<number> = new Set([
+  ErrorCode.NOT_LEADER_OR_FOLLOWER,
+  ErrorCode.LEADER_NOT_AVAILABLE,
+  ErrorCode.FENCED_LEADER_EPOCH,
+  ErrorCode.UNKNOWN_LEADER_EPOCH,
+  ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+  ErrorCode.UNKNOWN_TOPIC_ID,
+  ErrorCode.INCONSISTENT_TOPIC_ID,
+  ErrorCode.REPLICA_NOT_AVAILABLE,
+  ErrorCode.KAFKA_STORAGE_ERROR,
+]);
+
+const deniedErrors: ReadonlySet<number> = new Set([
+  ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+  ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+  ErrorCode.GROUP_AUTHORIZATION_FAILED,
+]);
+
+/** Causes of storage that end a mirror: fetching again cannot help. */
+const fatalStorageErrors: Readonly<Partial<Record<StorageError['code'], MirrorErrorCode>>> = {
+  UNSUPPORTED_MAGIC: 'UNSUPPORTED_MESSAGE_FORMAT',
+  EPOCH_WENT_BACK: 'NON_MONOTONIC_LOG_APPEND_EPOCH',
+};
+
+export async function acceptPartition(
+  feed: PartitionFeed,
+  data: PartitionData,
+  parts: { link: FeedLink; clock: LinkClock },
+): Promise<void> {
+  const { link, clock } = parts;
+  if (data.errorCode !== ErrorCode.NONE) {
+    onError(feed, data, parts);
+    return;
+  }
+  if (data.divergingEpoch.endOffset >= 0n) {
+    await feed.exclusively(() => truncate(feed, data.divergingEpoch, parts));
+    return;
+  }
+  if (data.highWatermark >= 0n) {
+    const at = { nowMs: clock.monotonicMs(), unixMs: clock.unixMs() };
+    feed.lag.observeSource(data.highWatermark, at);
+  }
+  try {
+    await feed.exclusively(() => append(feed, data, link));
+    feed.succeed();
+  } catch (error) {
+    onAppendError(feed, error, parts);
+  }
+}
+
+async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink): Promise<void> {
+  const { log } = feed;
+  const records = data.records ?? Buffer.alloc(0);
+  // The last batch of an answer may be cut.
+  const covered = records.length === 0 ? 0 : forEachBatch(records, () => undefined);
+  if (covered > 0) {
+    if (!link.mayAct()) return;
+    await log.append(covered === records.length ? records : records.subarray(0, covered));
+    feed.startOverride = null;
+    feed.omitsLastEpoch = false;
+  }
+  const { logStartOffset } = data;
+  if (logStartOffset > log.logStart && logStartOffset <= log.end && link.mayAct()) {
+    await log.deleteHead(logStartOffset);
+  }
+}
+
+function onAppendError(
+  feed: PartitionFeed,
+  error: unknown,
+  { link, clock }: { link: FeedLink; clock: LinkClock },
+): void {
+  const place = `${feed.topic}-${feed.partition}`;
+  const isOldFormat = error instanceof ProtocolError && error.code === 'UNSUPPORTED_MAGIC';
+  const fatal = error instanceof StorageError ? fatalStorageErrors[error.code] : undefined;
+  if (isOldFormat || fatal !== undefined) {
+    link.failTopic(feed.topic, {
+      code: fatal ?? 'UNSUPPORTED_MESSAGE_FORMAT',
+      message: `${place} at offset ${feed.fetchOffset}: ${messageOf(error)}`,
+    });
+    return;
+  }
+  if (!(error instanceof StorageError || error instanceof ProtocolError)) throw error;
+  const code = error instanceof StorageError ? error.code : 'CORRUPT_BATCH';
+  // A full disk is waited for; what arrived damaged is dropped and fetched again.
+  const delayMs = code === 'DISK_FULL' ? 1_000 : 50;
+  const failures = feed.fail(`${code}: ${messageOf(error)}`, clock.monotonicMs(), delayMs);
+  if (failures === causeAfterFailures) {
+    link.events.error(
+      'mirror_partition_stalled',
+      `${place} cannot go on at offset ${feed.fetchOffset}: ${code}: ${messageOf(error)}`,
+      { topic: feed.topic, partition: feed.partition, code, link: link.name },
+    );
+  }
+}
+
+function onError(
+  feed: PartitionFeed,
+  data: PartitionData,
+  { link, clock }: { link: FeedLink; clock: LinkClock },
+): void {
+  const { errorCode, currentLeader } = data;
+  const nowMs = clock.monotonicMs();
+  if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) {
+    feed.isSuspended = true;
+    link.inBackground(async () => {
+      try {
+        await resolveOutOfRange(feed, link, clock);
+      } finally {
+        feed.isSuspended = false;
+        link.wake();
+      }
+    });
+    return;
+  }
+  const name = errorName(errorCode);
+  if (leaderErrors.has(errorCode)) {
+    const hasHint = currentLeader.leaderId >= 0 && currentLeader.leaderEpoch > feed.leaderEpoch;
+    if (hasHint && link.knowsNode(currentLeader.leaderId)) {
+      feed.follow(currentLeader.leaderId, currentLeader.leaderEpoch);
+      link.reassign(feed);
+      return;
+    }
+    feed.fail(name, nowMs);
+    link.refreshMetadata();
+    return;
+  }
+  feed.fail(`source answers ${name}`, nowMs, deniedErrors.has(errorCode) ? 2_000 : 100);
+}
+
+/** The source's history parts from ours: proved by epochs, followed as long as it stays within what we have. */
+async function truncate(
+  feed: PartitionFeed,
+  diverging: { readonly epoch: number; readonly endOffset: bigint },
+  { link, clock }: { link: FeedLink; clock: LinkClock },
+): Promise<void> {
+  const { log } = feed;
+  const ours = log.epochEnd(diverging.epoch);
+  const common =
+    ours.epoch === diverging.epoch && diverging.endOffset < ours.endOffset
+      ? diverging.endOffset
+      : ours.endOffset;
+  const place = `${feed.topic}-${feed.partition}`;
+  if (common < log.logStart || common >= log.end) {
+    link.failTopic(feed.topic, {
+      code: 'UNEXPECTED_TRUNCATION',
+      message:
+        `${place}: the source's epoch ${diverging.epoch} ends at ${diverging.endOffset}, which cannot be ` +
+        `followed in a mirror that holds [${log.logStart}, ${log.end})`,
+    });
+    return;
+  }
+  if (!link.mayAct()) return;
+  const end = log.end;
+  try {
+    await log.truncate(common);
+  } catch (error) {
+    if (!(error instanceof StorageError)) throw error;
+    feed.fail(`${error.code}: ${error.message}`, clock.monotonicMs(), 1_000);
+    return;
+  }
+  feed.lag.observeMirror(log.visibleEnd, clock.monotonicMs());
+  link.events.warn(
+    'mirror_truncated',
+    `${place} followed a truncation at the source: offsets [${common}, ${end}) were removed`,
+    { topic: feed.topic, partition: feed.partition, link: link.name, from: Number(common) },
+  );
+}

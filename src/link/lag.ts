@@ -1,0 +1,109 @@
+// How far a mirror partition is behind its source: records, seconds, STALLED, and when it last had all that
+// the source had reported. Pure arithmetic over observations; the caller brings the clock. Invariant: what was
+// not seen lately is UNKNOWN (null), never 0, and lag without progress is STALLED, never healthy.
+
+interface SeenEnd {
+  readonly offset: bigint;
+  readonly atMs: number;
+}
+
+/** Ends that we remember to date the oldest missing record; beyond it neighbours are merged. */
+const seenEndsMax = 64;
+
+export interface Lag {
+  readonly sourceEnd: bigint;
+  readonly records: bigint | null;
+  readonly seconds: number | null;
+  readonly isStalled: boolean;
+  /** Monotonic ms of the last moment at which we had all that was reported; null when never. */
+  readonly completeAtMs: number | null;
+}
+
+export class LagTracker {
+  #sourceEnd = -1n;
+  #sampledAtMs = Number.NEGATIVE_INFINITY;
+  #contactUnixMs = -1;
+  #mirrorEnd: bigint;
+  #progressAtMs: number;
+  #completeAtMs: number | null = null;
+  #missing: SeenEnd[] = [];
+
+  constructor(mirrorEnd: bigint, nowMs: number) {
+    this.#mirrorEnd = mirrorEnd;
+    this.#progressAtMs = nowMs;
+  }
+
+  get sourceEnd(): bigint {
+    return this.#sourceEnd;
+  }
+
+  /** Unix ms of the last answer for this partition, or -1. */
+  get contactUnixMs(): number {
+    return this.#contactUnixMs;
+  }
+
+  get sampledAtMs(): number {
+    return this.#sampledAtMs;
+  }
+
+  /** The source answered for this partition and its end is `sourceEnd` (null: unchanged). */
+  observeSource(sourceEnd: bigint | null, at: { nowMs: number; unixMs: number }): void {
+    const wasComplete = this.#sourceEnd <= this.#mirrorEnd;
+    if (sourceEnd !== null && sourceEnd !== this.#sourceEnd) {
+      this.#sourceEnd = sourceEnd;
+      this.#remember(sourceEnd, at.nowMs);
+      // Time without anything to do is not time without progress.
+      if (wasComplete && sourceEnd > this.#mirrorEnd) this.#progressAtMs = at.nowMs;
+    }
+    if (this.#sourceEnd < 0n) return;
+    this.#sampledAtMs = at.nowMs;
+    this.#contactUnixMs = at.unixMs;
+    if (this.#sourceEnd <= this.#mirrorEnd) this.#completeAtMs = at.nowMs;
+  }
+
+  /** The durable end of the mirror. */
+  observeMirror(mirrorEnd: bigint, nowMs: number): void {
+    if (mirrorEnd !== this.#mirrorEnd) {
+      this.#mirrorEnd = mirrorEnd;
+      this.#progressAtMs = nowMs;
+    }
+    this.#missing = this.#missing.filter(({ offset }) => offset > mirrorEnd);
+    // Complete as of the sample, not of now: the source may have grown since.
+    const hasAll = this.#sourceEnd >= 0n && this.#sourceEnd <= mirrorEnd;
+    if (hasAll && this.#sampledAtMs > (this.#completeAtMs ?? Number.NEGATIVE_INFINITY)) {
+      this.#completeAtMs = this.#sampledAtMs;
+    }
+  }
+
+  lag(nowMs: number, ageMaxMs: number): Lag {
+    const isKnown = nowMs - this.#sampledAtMs <= ageMaxMs;
+    const behind = this.#sourceEnd - this.#mirrorEnd;
+    const records = behind > 0n ? behind : 0n;
+    const oldest = this.#missing[0];
+    const ageSeconds = oldest === undefined ? 0 : Math.max(0, nowMs - oldest.atMs) / 1000;
+    return {
+      sourceEnd: this.#sourceEnd,
+      records: isKnown ? records : null,
+      seconds: isKnown ? ageSeconds : null,
+      isStalled: behind > 0n && nowMs - this.#progressAtMs >= ageMaxMs,
+      completeAtMs: this.#completeAtMs,
+    };
+  }
+
+  #remember(offset: bigint, atMs: number): void {
+    if (offset <= this.#mirrorEnd) {
+      this.#missing = [];
+      return;
+    }
+    this.#missing = this.#missing.filter((seen) => seen.offset < offset);
+    this.#missing.push({ offset, atMs });
+    // Dropping every second one keeps the oldest and errs towards an older age by merging upwards.
+    if (this.#missing.length > seenEndsMax) {
+      this.#missing = this.#missing.flatMap((seen, index, all) => {
+        if (index % 2 === 1) return [];
+        const next = all[index + 1];
+        return [{ offset: next?.offset ?? seen.offset, atMs: seen.atMs }];
+      });
+    }
+  }
+}

@@ -1,0 +1,171 @@
+// The partitions that a link fetches and the fetchers that do it: one per source broker. Owns who fetches
+// what; refuses to know states and metadata requests. Invariant: a topic that is held or stopped has no feed
+// that can append, and its lag is remembered over stops.
+import type { TopicInfo } from '../cluster/cluster.ts';
+import type { LinkClock } from './context.ts';
+import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
+import { LagTracker } from './lag.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
+import { PartitionFeed } from './partition-feed.ts';
+import type { FeedLink } from './source-link.ts';
+
+export class LinkFeeds {
+  readonly #link: FeedLink;
+  readonly #clock: LinkClock;
+  readonly #settings: () => FetcherSettings;
+  readonly #mayFetch: () => boolean;
+  readonly #feeds = new Map<string, PartitionFeed[]>();
+  readonly #lags = new Map<string, LagTracker[]>();
+  readonly #fetchers = new Map<number, BrokerFetcher>();
+  readonly #assigned = new Map<PartitionFeed, BrokerFetcher>();
+  /** Topics that must not be fetched whatever their state says: a switch is going on. */
+  readonly #held = new Set<string>();
+
+  constructor(parts: {
+    link: FeedLink;
+    clock: LinkClock;
+    settings: () => FetcherSettings;
+    mayFetch: () => boolean;
+  }) {
+    this.#link = parts.link;
+    this.#clock = parts.clock;
+    this.#settings = parts.settings;
+    this.#mayFetch = parts.mayFetch;
+  }
+
+  feeds(topic: string): readonly PartitionFeed[] {
+    return this.#feeds.get(topic) ?? [];
+  }
+
+  lag(topic: string, partition: number): LagTracker | undefined {
+    return this.#lags.get(topic)?.[partition];
+  }
+
+  isHeld(topic: string): boolean {
+    return this.#held.has(topic);
+  }
+
+  /** Makes the feeds of a topic that is to be fetched. True: there are new ones, which have no leader yet. */
+  start(topic: MirrorTopic, info: TopicInfo | undefined): boolean {
+    const { record } = topic;
+    if (this.#held.has(record.name)) return false;
+    const feeds = this.#feeds.get(record.name) ?? [];
+    const known = new Set(feeds.map(({ partition }) => partition));
+    let isNew = false;
+    for (const { partition, log } of topic.partitions) {
+      if (log === null || known.has(partition)) continue;
+      const lag = this.#lagOf(record.name, partition, log.visibleEnd);
+      const feed = new PartitionFeed({
+        topic: record.name,
+        sourceTopic: record.sourceTopic,
+        sourceTopicId: record.sourceTopicId,
+        partition,
+        log,
+        lag,
+        clock: this.#clock,
+      });
+      feeds.push(feed);
+      isNew = true;
+    }
+    this.#feeds.set(record.name, feeds);
+    if (isNew && info !== undefined) this.follow(record.name, info);
+    return isNew;
+  }
+
+  /** Leaders as the source's metadata has them. */
+  follow(topic: string, info: TopicInfo): void {
+    for (const feed of this.feeds(topic)) {
+      const found = info.partitions.find(({ partition }) => partition === feed.partition);
+      if (found === undefined || found.leaderId < 0) continue;
+      if (feed.follow(found.leaderId, found.leaderEpoch)) this.assign(feed);
+    }
+  }
+
+  assign(feed: PartitionFeed): void {
+    if (feed.isStopped || feed.leaderId < 0) return;
+    const before = this.#assigned.get(feed);
+    const fetcher = this.#fetcher(feed.leaderId);
+    if (before === fetcher) {
+      fetcher.wake();
+      return;
+    }
+    before?.remove(feed);
+    fetcher.add(feed);
+    this.#assigned.set(feed, fetcher);
+  }
+
+  /** Resolves when nothing of the topic is being appended any more. */
+  async stop(topic: string): Promise<void> {
+    const feeds = this.feeds(topic);
+    this.#feeds.delete(topic);
+    for (const feed of feeds) {
+      this.#assigned.get(feed)?.remove(feed);
+      this.#assigned.delete(feed);
+    }
+    await Promise.all(feeds.map((feed) => feed.stop()));
+  }
+
+  /** Stops a topic and keeps it stopped until `release`. */
+  async hold(topic: string): Promise<void> {
+    this.#held.add(topic);
+    await this.stop(topic);
+  }
+
+  release(topic: string): void {
+    this.#held.delete(topic);
+  }
+
+  forget(topic: string): void {
+    this.#lags.delete(topic);
+    this.#held.delete(topic);
+  }
+
+  wake(): void {
+    for (const fetcher of this.#fetchers.values()) fetcher.wake();
+  }
+
+  /** Ends the fetchers of brokers that lead nothing of ours any more. */
+  async prune(): Promise<void> {
+    for (const [nodeId, fetcher] of this.#fetchers) {
+      if (fetcher.feedsCount > 0) continue;
+      this.#fetchers.delete(nodeId);
+      await fetcher.close();
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#feeds.keys()].map((topic) => this.stop(topic)));
+    const fetchers = [...this.#fetchers.values()];
+    this.#fetchers.clear();
+    await Promise.all(fetchers.map((fetcher) => fetcher.close()));
+  }
+
+  #lagOf(topic: string, partition: number, mirrorEnd: bigint): LagTracker {
+    const lags = this.#lags.get(topic) ?? [];
+    this.#lags.set(topic, lags);
+    const known = lags[partition];
+    const nowMs = this.#clock.monotonicMs();
+    if (known !== undefined) {
+      known.observeMirror(mirrorEnd, nowMs);
+      return known;
+    }
+    const lag = new LagTracker(mirrorEnd, nowMs);
+    lags[partition] = lag;
+    return lag;
+  }
+
+  #fetcher(nodeId: number): BrokerFetcher {
+    const known = this.#fetchers.get(nodeId);
+    if (known !== undefined) return known;
+    const fetcher = new BrokerFetcher({
+      nodeId,
+      link: this.#link,
+      clock: this.#clock,
+      settings: this.#settings,
+      mayFetch: this.#mayFetch,
+    });
+    this.#fetchers.set(nodeId, fetcher);
+    fetcher.start();
+    return fetcher;
+  }
+}

@@ -1,0 +1,115 @@
+// Whether a link's source answers, and if not, why, in Cluster Linking's names. Owns contact times; refuses to
+// know what was asked. Invariant: a lost source is told once when it is lost and once when it is back.
+import { ClusterError } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
+import type { LinkClock } from './context.ts';
+import { messageOf } from './signal.ts';
+
+const unresolvable = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_NONAME']);
+
+/** Cluster Linking's `link_error` for a failure. */
+export function linkErrorName(error: unknown): string {
+  if (!(error instanceof ClusterError)) return 'UNKNOWN';
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    const code = 'code' in cause ? String(cause.code) : '';
+    if (unresolvable.has(code)) return 'UNRESOLVABLE_BOOTSTRAP_ERROR';
+  }
+  switch (error.code) {
+    case 'AUTHENTICATION':
+      return 'AUTHENTICATION_ERROR';
+    case 'TIMEOUT':
+      return 'TIMEOUT_ERROR';
+    case 'UNREACHABLE':
+    case 'UNKNOWN_NODE':
+    case 'CLOSED':
+      return 'BOOTSTRAP_TCP_CONNECTION_FAILED_ERROR';
+    default:
+      return 'UNKNOWN';
+  }
+}
+
+export class LinkHealth {
+  readonly #link: string;
+  readonly #events: Events;
+  readonly #clock: LinkClock;
+  readonly #lostAfterMs: number;
+  #contactMs: number;
+  #contactUnixMs = -1;
+  #lastError: unknown = null;
+  #isTold = false;
+  /** The cluster id that answers in the source's place; null while it is the right one. */
+  #wrongClusterId: string | null = null;
+
+  constructor(parts: { link: string; events: Events; clock: LinkClock; lostAfterMs: number }) {
+    this.#link = parts.link;
+    this.#events = parts.events;
+    this.#clock = parts.clock;
+    this.#lostAfterMs = parts.lostAfterMs;
+    this.#contactMs = parts.clock.monotonicMs();
+  }
+
+  contacted(): void {
+    this.#contactMs = this.#clock.monotonicMs();
+    this.#contactUnixMs = this.#clock.unixMs();
+    this.#lastError = null;
+    if (!this.#isTold) return;
+    this.#isTold = false;
+    this.#events.info('link_available', `The source of link '${this.#link}' answers again`, {
+      link: this.#link,
+    });
+  }
+
+  lost(error: unknown): void {
+    this.#lastError = error;
+    if (this.#isTold || !this.isLost) return;
+    this.#isTold = true;
+    this.#events.warn(
+      'link_unavailable',
+      `The source of link '${this.#link}' has not answered for ${this.#lostAfterMs} ms: ${messageOf(error)}`,
+      { link: this.#link, error: linkErrorName(error) },
+    );
+  }
+
+  /** What the source says that it is. */
+  sawClusterId(expected: string, found: string | null): void {
+    const wrong = found === expected ? null : (found ?? 'none');
+    if (wrong === this.#wrongClusterId) return;
+    this.#wrongClusterId = wrong;
+    if (wrong === null) {
+      this.#events.info('link_repaired', `The source of link '${this.#link}' is the right one`, {
+        link: this.#link,
+      });
+    } else {
+      this.#events.error(
+        'link_failed',
+        `The source of link '${this.#link}' is cluster ${wrong}, it should be ${expected}`,
+        { link: this.#link },
+      );
+    }
+  }
+
+  get isLost(): boolean {
+    return this.#clock.monotonicMs() - this.#contactMs > this.#lostAfterMs;
+  }
+
+  get isFailed(): boolean {
+    return this.#wrongClusterId !== null;
+  }
+
+  get contactUnixMs(): number {
+    return this.#contactUnixMs;
+  }
+
+  /** Milliseconds since the last answer (or since the start). */
+  get silentMs(): number {
+    return this.#clock.monotonicMs() - this.#contactMs;
+  }
+
+  get error(): { readonly name: string; readonly message: string } | null {
+    if (this.#wrongClusterId !== null) {
+      return { name: 'UNKNOWN', message: `The source is another cluster: ${this.#wrongClusterId}` };
+    }
+    if (this.#lastError === null) return null;
+    return { name: linkErrorName(this.#lastError), message: messageOf(this.#lastError) };
+  }
+}

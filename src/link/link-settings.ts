@@ -1,0 +1,239 @@
+// The settings of a link: which there are, what they mean, which values this version can honour. Pure.
+// Refuses to know how a source is connected. Invariant: a setting that would be ignored is refused by name,
+// and no secret is ever part of an error or accepted inline.
+import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
+import { LinkError } from './service.ts';
+
+export interface LinkSettings {
+  readonly bootstrapServers: readonly string[];
+  /** advertised host:port -> reachable host:port */
+  readonly addressMap: Readonly<Record<string, string>>;
+  readonly prefix: string;
+  readonly paused: boolean;
+  /** After so long without its topic at the source a mirror is FAILED. */
+  readonly retryTimeoutMs: number;
+  readonly fetchBytesMax: number | null;
+  readonly fetchPartitionBytesMax: number | null;
+  readonly fetchWaitMs: number | null;
+  readonly metadataMaxAgeMs: number | null;
+  readonly clientRack: string;
+  readonly offsetSync: {
+    readonly enabled: boolean;
+    readonly periodMs: number;
+    readonly filters: readonly GroupFilter[] | null;
+  };
+}
+
+/** Name -> default, for `config list`. Settings of Cluster Linking and of Kafka's clients. */
+export const linkSettingDefaults: Readonly<Record<string, string>> = {
+  'bootstrap.servers': '',
+  'security.protocol': 'PLAINTEXT',
+  'client.id': '',
+  'client.rack': '',
+  'client.dns.lookup': 'use_all_dns_ips',
+  'address.map': '',
+  'link.mode': 'DESTINATION',
+  'connection.mode': 'OUTBOUND',
+  'cluster.link.prefix': '',
+  'cluster.link.paused': 'false',
+  'cluster.link.retry.timeout.ms': '300000',
+  'consumer.offset.sync.enable': 'false',
+  'consumer.offset.sync.ms': '1000',
+  'consumer.offset.group.filters': '',
+  'consumer.group.prefix.enable': 'false',
+  'acl.sync.enable': 'false',
+  'auto.create.mirror.topics.enable': 'false',
+  'mirror.start.offset.spec': 'earliest',
+  'metadata.max.age.ms': '2000',
+  'request.timeout.ms': '10000',
+  'retry.backoff.ms': '100',
+  'reconnect.backoff.ms': '50',
+  'reconnect.backoff.max.ms': '1000',
+  'connections.max.idle.ms': '600000',
+  'replica.fetch.max.bytes': '1048576',
+  'replica.fetch.response.max.bytes': '8388608',
+  'replica.fetch.wait.max.ms': '500',
+};
+
+/** Settings with one value only, until what they switch on is there. */
+const onlyValues: Readonly<Record<string, string>> = {
+  'security.protocol': 'PLAINTEXT',
+  'link.mode': 'DESTINATION',
+  'connection.mode': 'OUTBOUND',
+  'consumer.group.prefix.enable': 'false',
+  'acl.sync.enable': 'false',
+  'auto.create.mirror.topics.enable': 'false',
+  'mirror.start.offset.spec': 'earliest',
+};
+
+const immutable = new Set(['cluster.link.prefix', 'mirror.start.offset.spec', 'link.mode']);
+
+const secretName = /password|jaas|secret|keystore\.key|token|credential/i;
+const securityName = /^(ssl|sasl)\./;
+
+function refuse(name: string, why: string): never {
+  throw new LinkError('INVALID_CONFIG', `Link setting '${name}' ${why}`);
+}
+
+function checkKnown(name: string, value: string): void {
+  if (secretName.test(name) && !/^\$\{(env|file):[^}]+\}$/.test(value)) {
+    refuse(name, `is a secret: give it as \${env:NAME} or \${file:PATH:KEY}`);
+  }
+  if (securityName.test(name)) {
+    refuse(name, 'is not supported yet: only security.protocol=PLAINTEXT is');
+  }
+  if (!Object.hasOwn(linkSettingDefaults, name)) refuse(name, 'is unknown');
+  const only = onlyValues[name];
+  if (only !== undefined && value.toUpperCase() !== only.toUpperCase()) {
+    refuse(name, `can only be '${only}' in this version`);
+  }
+}
+
+function integer(configs: Record<string, string>, name: string, min: number): number {
+  const text = configs[name] ?? '';
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < min || value > 0x7fffffff) {
+    refuse(name, `must be a whole number from ${min} to ${0x7fffffff}`);
+  }
+  return value;
+}
+
+function boolean(configs: Record<string, string>, name: string): boolean {
+  const text = (configs[name] ?? '').toLowerCase();
+  if (text !== 'true' && text !== 'false') refuse(name, "must be 'true' or 'false'");
+  return text === 'true';
+}
+
+function checkHostPort(name: string, text: string): string {
+  const match = /^(\[[0-9a-fA-F:.]+\]|[^:\s[\]/=]+):(\d{1,5})$/.exec(text);
+  if (match === null || Number(match[2]) < 1 || Number(match[2]) > 65_535) {
+    refuse(name, `has an entry that is not HOST:PORT: '${text}'`);
+  }
+  return text;
+}
+
+function list(text: string): string[] {
+  return text
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '');
+}
+
+function bootstrapServers(text: string): string[] {
+  const servers = list(text).map((entry) =>
+    checkHostPort('bootstrap.servers', entry.replace(/^PLAINTEXT:\/\//i, '')),
+  );
+  if (servers.length === 0) refuse('bootstrap.servers', 'is missing');
+  return servers;
+}
+
+/** `advertised=reachable`, comma separated. */
+export function parseAddressMap(text: string): Readonly<Record<string, string>> {
+  const map: Record<string, string> = {};
+  for (const entry of list(text)) {
+    const [from, to, ...rest] = entry.split('=').map((part) => part.trim());
+    if (from === undefined || to === undefined || rest.length > 0) {
+      refuse('address.map', `has an entry that is not ADVERTISED=REACHABLE: '${entry}'`);
+    }
+    map[checkHostPort('address.map', from)] = checkHostPort('address.map', to);
+  }
+  return map;
+}
+
+function groupFilters(text: string): readonly GroupFilter[] | null {
+  try {
+    return parseGroupFilters(text);
+  } catch (error) {
+    if (error instanceof TypeError) refuse('consumer.offset.group.filters', error.message);
+    throw error;
+  }
+}
+
+function prefix(text: string): string {
+  if (!/^[a-zA-Z0-9._-]*$/.test(text) || text.length > 200) {
+    refuse('cluster.link.prefix', 'must be part of a topic name: letters, digits, . _ -');
+  }
+  return text;
+}
+
+/** @throws LinkError INVALID_CONFIG naming the setting */
+export function parseLinkSettings(given: Readonly<Record<string, string>>): LinkSettings {
+  for (const [name, value] of Object.entries(given)) checkKnown(name, value);
+  const configs: Record<string, string> = { ...linkSettingDefaults, ...given };
+  const setNumber = (name: string, min: number): number | null => {
+    const value = integer(configs, name, min);
+    return Object.hasOwn(given, name) ? value : null;
+  };
+  for (const name of ['request.timeout.ms', 'retry.backoff.ms', 'reconnect.backoff.ms']) {
+    integer(configs, name, 1);
+  }
+  integer(configs, 'reconnect.backoff.max.ms', 1);
+  integer(configs, 'connections.max.idle.ms', 1);
+  return {
+    bootstrapServers: bootstrapServers(configs['bootstrap.servers'] ?? ''),
+    addressMap: parseAddressMap(configs['address.map'] ?? ''),
+    prefix: prefix(configs['cluster.link.prefix'] ?? ''),
+    paused: boolean(configs, 'cluster.link.paused'),
+    retryTimeoutMs: integer(configs, 'cluster.link.retry.timeout.ms', 1),
+    fetchBytesMax: setNumber('replica.fetch.response.max.bytes', 1024),
+    fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024),
+    fetchWaitMs: setNumber('replica.fetch.wait.max.ms', 0),
+    metadataMaxAgeMs: setNumber('metadata.max.age.ms', 100),
+    clientRack: configs['client.rack'] ?? '',
+    offsetSync: {
+      enabled: boolean(configs, 'consumer.offset.sync.enable'),
+      periodMs: integer(configs, 'consumer.offset.sync.ms', 100),
+      filters: groupFilters(configs['consumer.offset.group.filters'] ?? ''),
+    },
+  };
+}
+
+/** The settings after a change; null removes one. @throws LinkError INVALID_CONFIG */
+export function changedConfigs(
+  configs: Readonly<Record<string, string>>,
+  changes: readonly { readonly name: string; readonly value: string | null }[],
+): Readonly<Record<string, string>> {
+  const changed: Record<string, string> = { ...configs };
+  for (const { name, value } of changes) {
+    const before = configs[name] ?? linkSettingDefaults[name];
+    const after = value ?? linkSettingDefaults[name];
+    if (immutable.has(name) && before !== after) refuse(name, 'cannot be changed');
+    if (value === null) {
+      if (!Object.hasOwn(linkSettingDefaults, name)) refuse(name, 'is unknown');
+      delete changed[name];
+    } else changed[name] = value;
+  }
+  parseLinkSettings(changed);
+  return changed;
+}
+
+/** Settings whose change needs a new connection to the source. */
+export function needsReconnect(
+  before: Readonly<Record<string, string>>,
+  after: Readonly<Record<string, string>>,
+): boolean {
+  const names = ['bootstrap.servers', 'address.map', 'client.id', 'client.dns.lookup'];
+  const timing = ['request.timeout.ms', 'reconnect.backoff.ms', 'reconnect.backoff.max.ms'];
+  return [...names, ...timing].some((name) => before[name] !== after[name]);
+}
+
+const linkName = /^[a-zA-Z0-9._-]{1,200}$/;
+
+/** @throws LinkError INVALID_NAME */
+export function checkLinkName(name: string): void {
+  if (!linkName.test(name) || name === '.' || name === '..') {
+    throw new LinkError(
+      'INVALID_NAME',
+      `Invalid link name '${name}': 1 to 200 letters, digits, '.', '_', '-'`,
+    );
+  }
+}
+
+const topicName = /^[a-zA-Z0-9._-]{1,249}$/;
+
+/** @throws LinkError INVALID_NAME */
+export function checkTopicName(name: string): void {
+  if (!topicName.test(name) || name === '.' || name === '..') {
+    throw new LinkError('INVALID_NAME', `Invalid topic name '${name}'`);
+  }
+}

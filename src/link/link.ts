@@ -1,0 +1,356 @@
+// One link at work: its connection to the source, the look at the source's metadata every two seconds, the
+// feeds of its topics, its health. Owns nothing durable: the record and the topics' records are the truth, and
+// this follows them. Refuses to know commands. Invariant: nothing is appended or changed without a valid
+// lease, while the link is paused, or from a cluster that is not the link's source.
+import { type BrokerInfo, type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
+import type { LinkRecord, MirrorError, TopicRecord } from '../state/records.ts';
+import type { LinkContext } from './context.ts';
+import { growMirror } from './grow-mirror.ts';
+import { LinkFeeds } from './link-feeds.ts';
+import { LinkHealth } from './link-health.ts';
+import { type LinkSettings, needsReconnect, parseLinkSettings } from './link-settings.ts';
+import { isFetching, type LinkConditions } from './mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import type { PartitionFeed } from './partition-feed.ts';
+import { messageOf, Signal } from './signal.ts';
+import type { FeedLink } from './source-link.ts';
+import { examine, Lasting } from './source-watch.ts';
+import { failedWith, type TopicChanges } from './topic-changes.ts';
+
+/** Looks that somebody asked for are at least so far apart. */
+const lookSpacingMs = 150;
+const shrunkLastsMs = 10_000;
+
+export class LinkRuntime implements FeedLink {
+  readonly name: string;
+  readonly feeds: LinkFeeds;
+  readonly health: LinkHealth;
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #changes: TopicChanges;
+  #record: LinkRecord;
+  #settings: LinkSettings;
+  #cluster: Cluster | null = null;
+  #connecting: Promise<Cluster> | null = null;
+  #infos: ReadonlyMap<string, TopicInfo> = new Map();
+  readonly #failing = new Map<string, MirrorError>();
+  readonly #growing = new Set<string>();
+  readonly #missing = new Lasting();
+  readonly #shrunk = new Lasting();
+  readonly #background = new Set<Promise<void>>();
+  readonly #signal = new Signal();
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(parts: {
+    context: LinkContext;
+    topics: MirrorTopics;
+    changes: TopicChanges;
+    record: LinkRecord;
+  }) {
+    const { context } = parts;
+    this.#context = context;
+    this.#topics = parts.topics;
+    this.#changes = parts.changes;
+    this.#record = parts.record;
+    this.#settings = parseLinkSettings(parts.record.configs);
+    this.name = parts.record.name;
+    this.health = new LinkHealth({
+      link: this.name,
+      events: context.events,
+      clock: context.clock,
+      lostAfterMs: context.limits.sourceUnavailableMs,
+    });
+    this.feeds = new LinkFeeds({
+      link: this,
+      clock: context.clock,
+      settings: () => this.#fetcherSettings(),
+      mayFetch: () => this.#mayFetch(),
+    });
+  }
+
+  get record(): LinkRecord {
+    return this.#record;
+  }
+
+  get settings(): LinkSettings {
+    return this.#settings;
+  }
+
+  get events(): Events {
+    return this.#context.events;
+  }
+
+  /** @throws ClusterError while there is no connection */
+  get cluster(): Cluster {
+    if (this.#cluster === null) {
+      throw new ClusterError('UNREACHABLE', `Link '${this.name}' is not connected`, {
+        maybeSent: false,
+      });
+    }
+    return this.#cluster;
+  }
+
+  get conditions(): LinkConditions {
+    return {
+      linkFailed: this.health.isFailed,
+      linkPaused: this.#record.paused,
+      sourceLost: this.health.isLost,
+    };
+  }
+
+  start(): void {
+    for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
+    this.#done = this.#run();
+  }
+
+  /** The connection, made now if there is none. @throws ClusterError */
+  async connected(): Promise<Cluster> {
+    if (this.#cluster !== null) return this.#cluster;
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = null;
+    });
+    return this.#connecting;
+  }
+
+  async #connect(): Promise<Cluster> {
+    const record = this.#record;
+    const cluster = await this.#context.connectSource(record);
+    if (this.#isClosed || needsReconnect(record.configs, this.#record.configs)) {
+      await cluster.close();
+      throw new ClusterError('CLOSED', `Link '${this.name}' has changed`, { maybeSent: false });
+    }
+    this.#cluster = cluster;
+    return cluster;
+  }
+
+  /** The record has changed; its new source was tried by whoever changed it. */
+  async update(record: LinkRecord): Promise<void> {
+    const isOtherSource = needsReconnect(this.#record.configs, record.configs);
+    this.#record = record;
+    this.#settings = parseLinkSettings(record.configs);
+    if (isOtherSource) {
+      const before = this.#cluster;
+      this.#cluster = null;
+      await before?.close();
+    }
+    for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
+    this.wake();
+    this.feeds.wake();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    // First, so that long polls end now instead of in their own time.
+    await this.#cluster?.close();
+    await this.feeds.close();
+    await this.#done;
+    await Promise.all(this.#background);
+    this.#cluster = null;
+  }
+
+  /** Starts or stops the feeds of a topic as its record and the link's say now. */
+  sync(name: string): void {
+    const topic = this.#topics.byName(name);
+    if (topic === undefined || topic.link !== this.name) {
+      this.inBackground(() => this.feeds.stop(name));
+      this.feeds.forget(name);
+      this.#failing.delete(name);
+      return;
+    }
+    if (this.#isToBeFetched(topic)) {
+      if (this.feeds.start(topic, this.#infos.get(topic.record.sourceTopic))) this.wake();
+    } else if (this.feeds.feeds(name).length > 0) {
+      this.inBackground(() => this.feeds.stop(name));
+    }
+  }
+
+  /** Lets a topic be fetched again after `feeds.hold`. */
+  release(name: string): void {
+    this.feeds.release(name);
+    this.sync(name);
+  }
+
+  mayAct(): boolean {
+    return this.#context.state.lease.isValid() && !this.#record.paused && !this.health.isFailed;
+  }
+
+  failTopic(name: string, error: MirrorError): void {
+    if (this.#failing.has(name)) return;
+    this.#failing.set(name, error);
+    this.inBackground(async () => {
+      await this.feeds.stop(name);
+      await this.#commitFailure(name, error);
+    });
+  }
+
+  refreshMetadata(): void {
+    this.#signal.notify();
+  }
+
+  wake(): void {
+    this.#signal.notify();
+  }
+
+  knowsNode(nodeId: number): boolean {
+    const brokers: readonly BrokerInfo[] = this.#cluster?.brokers ?? [];
+    return brokers.some((broker) => broker.nodeId === nodeId);
+  }
+
+  reassign(feed: PartitionFeed): void {
+    this.feeds.assign(feed);
+  }
+
+  contacted(): void {
+    this.health.contacted();
+  }
+
+  lost(error: Error): void {
+    this.health.lost(error);
+  }
+
+  inBackground(work: () => Promise<void>): void {
+    const run = work().catch((error: unknown) => {
+      if (error instanceof ClusterError) this.health.lost(error);
+      this.events.warn('link_work_failed', `Link '${this.name}': ${messageOf(error)}`, {
+        link: this.name,
+      });
+    });
+    this.#background.add(run);
+    void run.finally(() => this.#background.delete(run));
+  }
+
+  #isToBeFetched(topic: MirrorTopic): boolean {
+    const { record } = topic;
+    return (
+      !this.#isClosed &&
+      isFetching(record.state) &&
+      record.topicId !== null &&
+      record.stopping?.command !== 'failover' &&
+      !this.#record.paused &&
+      !this.#failing.has(record.name)
+    );
+  }
+
+  #mayFetch(): boolean {
+    return this.mayAct() && !this.#context.storage.isFull && this.#cluster !== null;
+  }
+
+  #fetcherSettings() {
+    const { limits } = this.#context;
+    return {
+      waitMs: this.#settings.fetchWaitMs ?? limits.fetchWaitMs,
+      bytesMax: this.#settings.fetchBytesMax ?? limits.fetchBytesMax,
+      partitionBytesMax: this.#settings.fetchPartitionBytesMax ?? limits.fetchPartitionBytesMax,
+      rackId: this.#settings.clientRack,
+    };
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isClosed) {
+      const startedMs = this.#context.clock.monotonicMs();
+      try {
+        await this.#look();
+      } catch (error) {
+        if (error instanceof ClusterError) this.health.lost(error);
+        else {
+          this.events.error('link_fault', `Link '${this.name}': ${messageOf(error)}`, {
+            link: this.name,
+          });
+        }
+      }
+      const periodMs = this.#settings.metadataMaxAgeMs ?? this.#context.limits.sourceWatchMs;
+      await this.#signal.wait(periodMs);
+      const tookMs = this.#context.clock.monotonicMs() - startedMs;
+      if (tookMs < lookSpacingMs && !this.#isClosed) {
+        await new Signal().wait(lookSpacingMs - tookMs);
+      }
+    }
+  }
+
+  /** One look at the source: who it is, who leads what, what has changed. */
+  async #look(): Promise<void> {
+    const cluster = await this.connected();
+    const watched = [...this.#topics.all].filter(
+      (topic) => topic.link === this.name && isFetching(topic.record.state),
+    );
+    const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
+    const metadata = await cluster.metadata(names);
+    if (this.#isClosed || cluster !== this.#cluster) return;
+    this.health.contacted();
+    this.health.sawClusterId(this.#record.sourceClusterId, metadata.clusterId);
+    if (this.health.isFailed) return;
+    this.#infos = metadata.topics;
+    for (const topic of watched) {
+      this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic));
+    }
+    for (const [name, error] of this.#failing) {
+      if (this.#topics.byName(name)?.record.state !== 'FAILED') {
+        this.inBackground(() => this.#commitFailure(name, error));
+      }
+    }
+    await this.feeds.prune();
+  }
+
+  #consider(record: TopicRecord, info: TopicInfo | undefined): void {
+    const { name } = record;
+    const finding = examine(record, info);
+    const nowMs = this.#context.clock.monotonicMs();
+    if (finding.kind !== 'missing') this.#missing.clear(name);
+    if (finding.kind !== 'shrunk') this.#shrunk.clear(name);
+    switch (finding.kind) {
+      case 'missing':
+        if (this.#missing.note(name, nowMs, this.#settings.retryTimeoutMs)) {
+          this.failTopic(name, {
+            code: 'SOURCE_TOPIC_MAY_BE_DELETED',
+            message: `Source topic '${record.sourceTopic}' is not there any more`,
+          });
+        }
+        return;
+      case 'unreadable':
+        return;
+      case 'shrunk':
+        if (this.#shrunk.note(name, nowMs, shrunkLastsMs)) this.failTopic(name, finding.error);
+        return;
+      case 'failed':
+        this.failTopic(name, finding.error);
+        return;
+      case 'grown':
+        if (info !== undefined) this.#grow(record, info);
+        break;
+      case 'as-is':
+        break;
+    }
+    if (info !== undefined) this.feeds.follow(name, info);
+  }
+
+  #grow(record: TopicRecord, info: TopicInfo): void {
+    if (this.#growing.has(record.name) || !this.mayAct()) return;
+    this.#growing.add(record.name);
+    this.inBackground(async () => {
+      try {
+        await growMirror(
+          {
+            context: this.#context,
+            topics: this.#topics,
+            changes: this.#changes,
+            source: this.cluster,
+          },
+          record,
+          info,
+        );
+      } finally {
+        this.#growing.delete(record.name);
+      }
+    });
+  }
+
+  async #commitFailure(name: string, error: MirrorError): Promise<void> {
+    const audit = failedWith(error);
+    await this.#changes.apply(name, 'fail', audit, (record) =>
+      isFetching(record.state) ? { error } : null,
+    );
+  }
+}

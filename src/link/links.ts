@@ -1,0 +1,247 @@
+// All links of the state at work, and the commands on links themselves: create, alter, delete. Owns the
+// runtimes, which follow the link records; refuses to know mirrors' commands. Invariants: a link's source is
+// tried and its cluster id checked before the link is stored or its connection settings change.
+import { randomBytes } from 'node:crypto';
+import { uuidFromBytes } from '../../protocol/index.ts';
+import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import type { LinkRecord } from '../state/records.ts';
+import type { LinkContext } from './context.ts';
+import { LinkRuntime } from './link.ts';
+import {
+  changedConfigs,
+  checkLinkName,
+  needsReconnect,
+  parseLinkSettings,
+} from './link-settings.ts';
+import type { MirrorTopics } from './mirror-topics.ts';
+import { type CreateLink, LinkError } from './service.ts';
+import { messageOf, NameLocks } from './signal.ts';
+import type { TopicChanges } from './topic-changes.ts';
+
+export interface Task {
+  start(): void;
+  close(): Promise<void>;
+}
+
+/** A link and what runs beside it. */
+export interface LinkEntry<Groups extends Task> {
+  readonly runtime: LinkRuntime;
+  readonly groups: Groups;
+}
+
+export class Links<Groups extends Task> {
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #changes: TopicChanges;
+  readonly #makeGroups: (runtime: LinkRuntime) => Groups;
+  readonly #entries = new Map<string, LinkEntry<Groups>>();
+  readonly #locks = new NameLocks();
+  readonly #ending = new Set<Promise<void>>();
+  #unsubscribe: (() => void)[] = [];
+
+  constructor(parts: {
+    context: LinkContext;
+    topics: MirrorTopics;
+    changes: TopicChanges;
+    makeGroups: (runtime: LinkRuntime) => Groups;
+  }) {
+    this.#context = parts.context;
+    this.#topics = parts.topics;
+    this.#changes = parts.changes;
+    this.#makeGroups = parts.makeGroups;
+  }
+
+  start(): void {
+    const { state } = this.#context;
+    for (const record of state.view.links.values()) this.#begin(record);
+    this.#unsubscribe = [
+      state.onChange((keys) => {
+        for (const key of keys) {
+          if (key.startsWith('link/')) this.#follow(key.slice('link/'.length));
+        }
+      }),
+      this.#topics.onChange((topic) => this.#syncTopic(topic)),
+    ];
+  }
+
+  async close(): Promise<void> {
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
+    const entries = [...this.#entries.values()];
+    this.#entries.clear();
+    await Promise.all([...entries.map((entry) => this.#end(entry)), ...this.#ending]);
+  }
+
+  entry(name: string): LinkEntry<Groups> | undefined {
+    return this.#entries.get(name);
+  }
+
+  get entries(): Iterable<LinkEntry<Groups>> {
+    return this.#entries.values();
+  }
+
+  /** @throws LinkError LINK_NOT_FOUND */
+  runtime(name: string): LinkRuntime {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${name}'`);
+    return entry.runtime;
+  }
+
+  async create(request: CreateLink): Promise<LinkRecord> {
+    checkLinkName(request.name);
+    const settings = parseLinkSettings(request.configs);
+    return this.#locks.run(request.name, async () => {
+      if (this.#context.state.view.links.has(request.name)) {
+        throw new LinkError('LINK_EXISTS', `Cluster link '${request.name}' already exists.`);
+      }
+      const draft: LinkRecord = {
+        kind: 'link',
+        name: request.name,
+        linkId: uuidFromBytes(randomBytes(16)),
+        sourceClusterId: request.sourceClusterId ?? '',
+        configs: request.configs,
+        paused: settings.paused,
+        createdTimeMs: this.#context.clock.unixMs(),
+      };
+      const sourceClusterId = await this.#tryRecord(draft);
+      const record = { ...draft, sourceClusterId };
+      if (request.validateOnly) return record;
+      await this.#changes.commit([{ put: record }]);
+      this.#context.events.info('link_created', `Link '${record.name}' was created`, {
+        link: record.name,
+        actor: request.actor,
+        sourceClusterId,
+      });
+      return record;
+    });
+  }
+
+  async alter(
+    name: string,
+    changes: readonly { name: string; value: string | null }[],
+    options: { validateOnly: boolean; actor: string },
+  ): Promise<LinkRecord> {
+    return this.#locks.run(name, async () => {
+      const before = this.#context.state.view.links.get(name);
+      if (before === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${name}'`);
+      const configs = changedConfigs(before.configs, changes);
+      const { paused } = parseLinkSettings(configs);
+      const after: LinkRecord = { ...before, configs, paused };
+      if (needsReconnect(before.configs, configs)) await this.#tryRecord(after);
+      if (options.validateOnly) return after;
+      await this.#changes.commit([{ put: after }]);
+      this.#context.events.info('link_altered', `Settings of link '${name}' were changed`, {
+        link: name,
+        actor: options.actor,
+        settings: changes.map((change) => change.name).join(','),
+      });
+      return after;
+    });
+  }
+
+  async delete(
+    name: string,
+    options: { force: boolean; validateOnly: boolean; actor: string },
+  ): Promise<void> {
+    await this.#locks.run(name, async () => {
+      if (!this.#context.state.view.links.has(name)) {
+        throw new LinkError('LINK_NOT_FOUND', `There is no link '${name}'`);
+      }
+      const live = [...this.#context.state.view.topics.values()].filter(
+        (topic) => topic.link === name && topic.state !== 'STOPPED',
+      );
+      if (live.length > 0 && !options.force) {
+        throw new LinkError('LINK_IN_USE', `Link '${name}' has ${live.length} live mirrors`);
+      }
+      if (options.validateOnly) return;
+      await this.#changes.commit([{ delete: `link/${name}` }]);
+      this.#context.events.info('link_deleted', `Link '${name}' was deleted`, {
+        link: name,
+        actor: options.actor,
+        liveMirrors: live.length,
+      });
+    });
+  }
+
+  /** Connects once with these settings. Returns the source's cluster id. */
+  async #tryRecord(record: LinkRecord): Promise<string> {
+    let cluster: Cluster | null = null;
+    try {
+      cluster = await this.#context.connectSource(record);
+      const { clusterId } = await cluster.metadata([]);
+      const own = (await this.#context.destination.metadata([])).clusterId;
+      return checkedClusterId({ found: clusterId, wanted: record.sourceClusterId, own });
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      throw new LinkError(
+        error.code === 'AUTHENTICATION' ? 'SOURCE_UNAUTHORIZED' : 'SOURCE_UNREACHABLE',
+        `The source of link '${record.name}' cannot be reached: ${error.message}`,
+        { cause: error },
+      );
+    } finally {
+      await cluster?.close();
+    }
+  }
+
+  #begin(record: LinkRecord): void {
+    const runtime = new LinkRuntime({
+      context: this.#context,
+      topics: this.#topics,
+      changes: this.#changes,
+      record,
+    });
+    const groups = this.#makeGroups(runtime);
+    this.#entries.set(record.name, { runtime, groups });
+    runtime.start();
+    groups.start();
+  }
+
+  async #end(entry: LinkEntry<Groups>): Promise<void> {
+    await Promise.all([entry.groups.close(), entry.runtime.close()]);
+  }
+
+  #inBackground(work: Promise<void>): void {
+    const run = work.catch((error: unknown) => {
+      this.#context.events.error('link_fault', messageOf(error));
+    });
+    this.#ending.add(run);
+    void run.finally(() => this.#ending.delete(run));
+  }
+
+  #follow(name: string): void {
+    const record = this.#context.state.view.links.get(name);
+    const entry = this.#entries.get(name);
+    if (record === undefined) {
+      this.#entries.delete(name);
+      if (entry !== undefined) this.#inBackground(this.#end(entry));
+    } else if (entry === undefined) this.#begin(record);
+    else this.#inBackground(entry.runtime.update(record));
+  }
+
+  #syncTopic(topic: string): void {
+    const link = this.#topics.byName(topic)?.link;
+    for (const { runtime } of this.#entries.values()) {
+      if (link === undefined || runtime.name === link) runtime.sync(topic);
+    }
+  }
+}
+
+function checkedClusterId(ids: {
+  found: string | null;
+  wanted: string;
+  own: string | null;
+}): string {
+  const { found, wanted, own } = ids;
+  if (found === null) {
+    throw new LinkError('CLUSTER_ID_MISMATCH', 'The source does not tell its cluster id');
+  }
+  if (wanted !== '' && found !== wanted) {
+    throw new LinkError(
+      'CLUSTER_ID_MISMATCH',
+      `The source's cluster id is '${found}', not '${wanted}' (source_cluster_id)`,
+    );
+  }
+  if (found === own) {
+    throw new LinkError('CLUSTER_ID_MISMATCH', `The source is the destination itself (${found})`);
+  }
+  return found;
+}

@@ -1,0 +1,284 @@
+// The gateway's TopicDirectory: every topic of the state with its open mirror logs, as synchronous look-ups.
+// Owns the open logs and the in-memory phases; refuses to know links, sources and how states change.
+// Invariants: the advertised epoch of a partition never goes back; a log that should be there and cannot be
+// opened is null and an event, never an absence; ABORT batches of an uncommitted switch are never visible.
+import type { LogId, MirrorLog, MirrorStorage } from '../../storage/mirror-log.ts';
+import type {
+  PartitionView,
+  TopicDirectory,
+  TopicMode,
+  TopicView,
+} from '../gateway/topic-directory.ts';
+import type { Events } from '../observe/events.ts';
+import type { TopicRecord } from '../state/records.ts';
+import type { State } from '../state/state.ts';
+import { type VirtualEpoch, virtualEpoch } from '../timeline/offsets.ts';
+import type { Timeline } from '../timeline/timeline.ts';
+import { isMirror } from './mirror-state.ts';
+import { forEachLimited, messageOf } from './signal.ts';
+
+/** Finer than the state, in memory only. */
+export type TopicPhase = 'DRAINING' | 'SWITCHING' | 'FAILING_OVER';
+
+const opensInFlight = 32;
+
+function logKey(id: LogId): string {
+  return `${id.topicId}/${id.partition}`;
+}
+
+class MirrorPartitionView implements PartitionView {
+  readonly partition: number;
+  readonly timeline: Timeline;
+  readonly log: MirrorLog | null;
+  #highestEpoch: number;
+
+  constructor(parts: {
+    partition: number;
+    timeline: Timeline;
+    log: MirrorLog | null;
+    highestEpoch: number;
+  }) {
+    this.partition = parts.partition;
+    this.timeline = parts.timeline;
+    this.log = parts.log;
+    this.#highestEpoch = parts.highestEpoch;
+  }
+
+  get advertisedEpoch(): VirtualEpoch {
+    const visible = this.log?.visibleEpoch ?? -1;
+    if (visible > this.#highestEpoch) this.#highestEpoch = visible;
+    return virtualEpoch(this.#highestEpoch);
+  }
+}
+
+export class MirrorTopic implements TopicView {
+  record: TopicRecord;
+  phase: TopicPhase | null = null;
+  readonly #state: State;
+  #partitions: readonly MirrorPartitionView[] = [];
+
+  constructor(record: TopicRecord, state: State) {
+    this.record = record;
+    this.#state = state;
+  }
+
+  get name(): string {
+    return this.record.name;
+  }
+
+  get topicId(): string | null {
+    return this.record.topicId;
+  }
+
+  get link(): string {
+    return this.record.link;
+  }
+
+  get mode(): TopicMode {
+    if (this.#state.isInDoubt(this.record.name)) return 'unavailable';
+    if (!isMirror(this.record.state)) return 'promoted';
+    return this.phase === 'SWITCHING' || this.phase === 'FAILING_OVER' ? 'switching' : 'mirror';
+  }
+
+  get partitionCount(): number {
+    return this.#partitions.length;
+  }
+
+  partition(index: number): PartitionView | undefined {
+    return this.#partitions[index];
+  }
+
+  get partitions(): readonly PartitionView[] {
+    return this.#partitions;
+  }
+
+  /** Views are made anew when record or logs change; only the highest epoch lives on. */
+  rebuild(record: TopicRecord, logOf: (id: LogId) => MirrorLog | null): void {
+    const isSameTopic = record.topicId === this.record.topicId;
+    const before = isSameTopic ? this.#partitions : [];
+    this.record = record;
+    const { topicId } = record;
+    this.#partitions = record.partitions.map(
+      (timeline, partition) =>
+        new MirrorPartitionView({
+          partition,
+          timeline,
+          log: topicId === null ? null : logOf({ topicId, partition }),
+          highestEpoch: before[partition]?.advertisedEpoch ?? 0,
+        }),
+    );
+  }
+}
+
+export class MirrorTopics implements TopicDirectory {
+  readonly #state: State;
+  readonly #storage: MirrorStorage;
+  readonly #events: Events;
+  readonly #topics = new Map<string, MirrorTopic>();
+  readonly #byId = new Map<string, MirrorTopic>();
+  readonly #logs = new Map<string, MirrorLog>();
+  readonly #listeners = new Set<(topic: string) => void>();
+  #mirrorsCount = 0;
+  #promotedCount = 0;
+  #isOpened = false;
+  #unsubscribe: () => void = () => undefined;
+
+  constructor(parts: { state: State; storage: MirrorStorage; events: Events }) {
+    this.#state = parts.state;
+    this.#storage = parts.storage;
+    this.#events = parts.events;
+  }
+
+  /** Opens the logs of all topics; until it resolves nothing is settled. */
+  async start(): Promise<void> {
+    this.#unsubscribe = this.#state.onChange((keys) => this.#onStateChange(keys));
+    await this.#openMissing([...this.#state.view.topics.values()]);
+    for (const name of this.#state.view.topics.keys()) this.#refresh(name);
+    this.#isOpened = true;
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    this.#listeners.clear();
+  }
+
+  byName(name: string): MirrorTopic | undefined {
+    return this.#topics.get(name);
+  }
+
+  byId(topicId: string): MirrorTopic | undefined {
+    return this.#byId.get(topicId);
+  }
+
+  get all(): Iterable<MirrorTopic> {
+    return this.#topics.values();
+  }
+
+  get hasMirrors(): boolean {
+    return this.#mirrorsCount > 0;
+  }
+
+  get hasPromoted(): boolean {
+    return this.#promotedCount > 0;
+  }
+
+  get isSettled(): boolean {
+    return this.#isOpened && this.#state.isSettled;
+  }
+
+  onChange(listener: (topic: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  log(id: LogId): MirrorLog | null {
+    return this.#logs.get(logKey(id)) ?? null;
+  }
+
+  /** Creates the log of a partition that is about to be committed, so that no view is ever without it. */
+  async createLog(id: LogId, logStart: bigint): Promise<MirrorLog> {
+    const log = await this.#storage.create(id, logStart);
+    this.#logs.set(logKey(id), log);
+    return log;
+  }
+
+  async deleteLogs(topicId: string): Promise<void> {
+    const ids = (await this.#storage.list()).filter((id) => id.topicId === topicId);
+    for (const id of ids) {
+      this.#logs.delete(logKey(id));
+      await this.#storage.delete(id);
+    }
+  }
+
+  setPhase(name: string, phase: TopicPhase | null): void {
+    const topic = this.#topics.get(name);
+    if (topic === undefined || topic.phase === phase) return;
+    topic.phase = phase;
+    this.#tell(name);
+  }
+
+  /** For changes that the state does not announce: a commit in doubt, or one whose doubt is over. */
+  touch(name: string): void {
+    this.#tell(name);
+  }
+
+  #tell(name: string): void {
+    for (const listener of this.#listeners) listener(name);
+  }
+
+  #onStateChange(keys: readonly string[]): void {
+    const names = keys
+      .filter((key) => key.startsWith('topic/'))
+      .map((key) => key.slice('topic/'.length));
+    for (const name of names) this.#refresh(name);
+    const unopened = names.flatMap((name) => {
+      const record = this.#state.view.topics.get(name);
+      return record !== undefined && this.#missingLogs(record).length > 0 ? [record] : [];
+    });
+    if (unopened.length > 0 && this.#isOpened) this.#openLate(unopened);
+  }
+
+  /** Records that came from elsewhere (another owner, an import): their logs are opened behind them. */
+  #openLate(records: readonly TopicRecord[]): void {
+    this.#openMissing(records)
+      .then(() => {
+        for (const { name } of records) this.#refresh(name);
+      })
+      .catch((error: unknown) => {
+        this.#events.error('mirror_log_unreadable', messageOf(error));
+      });
+  }
+
+  #missingLogs(record: TopicRecord): LogId[] {
+    const { topicId } = record;
+    if (topicId === null) return [];
+    return record.partitions
+      .map((_, partition) => ({ topicId, partition }))
+      .filter((id) => !this.#logs.has(logKey(id)));
+  }
+
+  async #openMissing(records: readonly TopicRecord[]): Promise<void> {
+    const ids = records.flatMap((record) =>
+      this.#missingLogs(record).map((id) => ({ id, record })),
+    );
+    await forEachLimited(ids, opensInFlight, async ({ id, record }) => {
+      try {
+        const log = await this.#storage.open(id);
+        const cut = record.stopping?.cuts.find(({ partition }) => partition === id.partition);
+        if (cut !== undefined && isMirror(record.state)) log.hold(cut.offset);
+        this.#logs.set(logKey(id), log);
+      } catch (error) {
+        this.#events.error(
+          'mirror_log_unreadable',
+          `Mirror log of ${record.name}-${id.partition} cannot be used: ${messageOf(error)}`,
+          { topic: record.name, partition: id.partition },
+        );
+      }
+    });
+  }
+
+  #refresh(name: string): void {
+    const record = this.#state.view.topics.get(name);
+    const before = this.#topics.get(name);
+    if (before !== undefined) {
+      this.#count(before, -1);
+      if (before.topicId !== null) this.#byId.delete(before.topicId);
+    }
+    if (record === undefined) {
+      this.#topics.delete(name);
+    } else {
+      const topic = before ?? new MirrorTopic(record, this.#state);
+      topic.rebuild(record, (id) => this.log(id));
+      if (!isMirror(record.state)) topic.phase = null;
+      this.#topics.set(name, topic);
+      if (record.topicId !== null) this.#byId.set(record.topicId, topic);
+      this.#count(topic, 1);
+    }
+    this.#tell(name);
+  }
+
+  #count(topic: MirrorTopic, change: 1 | -1): void {
+    if (isMirror(topic.record.state)) this.#mirrorsCount += change;
+    else this.#promotedCount += change;
+  }
+}

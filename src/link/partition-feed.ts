@@ -1,0 +1,116 @@
+// One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it may be
+// fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has resolved nothing is
+// appended to its log any more by the fetcher.
+import type { MirrorLog } from '../../storage/mirror-log.ts';
+import type { LinkClock } from './context.ts';
+import type { LagTracker } from './lag.ts';
+
+const backoffMaxMs = 5_000;
+/** A cause is shown once it has lasted; a single lost answer is nothing that stalls. */
+const causeShownAfter = 3;
+
+export class PartitionFeed {
+  readonly topic: string;
+  readonly sourceTopic: string;
+  readonly sourceTopicId: string;
+  readonly partition: number;
+  readonly log: MirrorLog;
+  readonly lag: LagTracker;
+  leaderId = -1;
+  leaderEpoch = -1;
+  retryAtMs = 0;
+  /** Something is being found out (a range, a truncation): not fetched meanwhile. */
+  isSuspended = false;
+  /** The source's own epoch history no longer reaches our last epoch: sent as -1 once. */
+  omitsLastEpoch = false;
+  /** An empty log whose source starts inside a batch: fetched from here, although the batch begins lower. */
+  startOverride: bigint | null = null;
+  #failures = 0;
+  #cause: string | null = null;
+  #isStopped = false;
+  #busy: Promise<void> = Promise.resolve();
+  readonly #unsubscribe: () => void;
+
+  constructor(parts: {
+    topic: string;
+    sourceTopic: string;
+    sourceTopicId: string;
+    partition: number;
+    log: MirrorLog;
+    lag: LagTracker;
+    clock: LinkClock;
+  }) {
+    const { log, lag, clock } = parts;
+    this.topic = parts.topic;
+    this.sourceTopic = parts.sourceTopic;
+    this.sourceTopicId = parts.sourceTopicId;
+    this.partition = parts.partition;
+    this.log = log;
+    this.lag = lag;
+    this.#unsubscribe = log.onAdvance(() => {
+      lag.observeMirror(log.visibleEnd, clock.monotonicMs());
+    });
+  }
+
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
+  get failures(): number {
+    return this.#failures;
+  }
+
+  get stallCause(): string | null {
+    return this.#failures >= causeShownAfter ? this.#cause : null;
+  }
+
+  get fetchOffset(): bigint {
+    return this.startOverride ?? this.log.end;
+  }
+
+  isReady(nowMs: number): boolean {
+    return !this.#isStopped && !this.isSuspended && this.leaderId >= 0 && nowMs >= this.retryAtMs;
+  }
+
+  /** Moves to another leader; an older epoch than the known one is stale news. */
+  follow(leaderId: number, leaderEpoch: number): boolean {
+    if (leaderEpoch < this.leaderEpoch) return false;
+    const isChange = leaderId !== this.leaderId || leaderEpoch !== this.leaderEpoch;
+    this.leaderId = leaderId;
+    this.leaderEpoch = leaderEpoch;
+    if (isChange) this.retryAtMs = 0;
+    return isChange;
+  }
+
+  succeed(): void {
+    this.#failures = 0;
+    this.#cause = null;
+    this.retryAtMs = 0;
+  }
+
+  /** Tried again after a growing delay. Returns how often it has failed in a row. */
+  fail(cause: string, nowMs: number, delayMs = 50): number {
+    this.#failures++;
+    this.#cause = cause;
+    const delay = delayMs * 2 ** Math.min(this.#failures - 1, 10);
+    this.retryAtMs = nowMs + Math.min(delay, Math.max(backoffMaxMs, delayMs));
+    return this.#failures;
+  }
+
+  /** One after the other, and waited for by `stop`. */
+  async exclusively(work: () => Promise<void>): Promise<void> {
+    const before = this.#busy;
+    const run = (async () => {
+      await before;
+      if (!this.#isStopped) await work();
+    })();
+    this.#busy = run.catch(() => undefined);
+    await run;
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#busy;
+    this.#unsubscribe();
+  }
+}

@@ -1,0 +1,356 @@
+// The shell topic of a mirror in the destination: made, grown, deleted, measured. Owns these admin calls and
+// their error codes; refuses to know states and links. Invariant: a call whose outcome is unknown is reported
+// as such (ClusterError) and never taken for done; only control batches may be in a shell.
+import {
+  createCreatePartitionsRequest,
+  createCreatePartitionsTopic,
+} from '../../protocol/generated/create-partitions-request.ts';
+import {
+  createCreatableTopic,
+  createCreatableTopicConfig,
+  createCreateTopicsRequest,
+} from '../../protocol/generated/create-topics-request.ts';
+import {
+  createDeleteTopicState,
+  createDeleteTopicsRequest,
+} from '../../protocol/generated/delete-topics-request.ts';
+import {
+  createDescribeConfigsRequest,
+  createDescribeConfigsResource,
+} from '../../protocol/generated/describe-configs-request.ts';
+import { ErrorCode, errorName, forEachBatch, isControl, nextOffset } from '../../protocol/index.ts';
+import {
+  createPartitionsApi,
+  createTopicsApi,
+  deleteTopicsApi,
+  describeConfigsApi,
+} from '../cluster/apis.ts';
+import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { partitionKey } from './fetch-session.ts';
+import { LinkError } from './service.ts';
+import { forEachLimited } from './signal.ts';
+import { earliestTimestamp, fetchOnce, latestTimestamp, listOffsets } from './source-offsets.ts';
+import type { SourceConfig } from './topic-configs.ts';
+
+const adminTimeoutMs = 30_000;
+const topicResource = 2;
+const brokerResource = 4;
+const scanBytesMax = 1024 * 1024;
+const scansInFlight = 8;
+
+export interface NewShell {
+  readonly name: string;
+  readonly partitionsCount: number;
+  /** -1: the destination's default. */
+  readonly replicationFactor: number;
+  readonly configs: Readonly<Record<string, string>>;
+  readonly validateOnly: boolean;
+}
+
+/** @throws LinkError TOPIC_EXISTS, DESTINATION_REFUSED; ClusterError when the outcome is unknown */
+export async function createShell(destination: Cluster, shell: NewShell): Promise<string> {
+  const configs = Object.entries(shell.configs).map(([name, value]) =>
+    createCreatableTopicConfig({ name, value }),
+  );
+  const response = await destination.send(
+    { kind: 'controller' },
+    createTopicsApi,
+    createCreateTopicsRequest({
+      topics: [
+        createCreatableTopic({
+          name: shell.name,
+          numPartitions: shell.partitionsCount,
+          replicationFactor: shell.replicationFactor,
+          configs,
+        }),
+      ],
+      timeoutMs: adminTimeoutMs,
+      validateOnly: shell.validateOnly,
+    }),
+    { timeoutMs: adminTimeoutMs + 5_000 },
+  );
+  const result = response.topics[0];
+  if (result === undefined || result.errorCode === ErrorCode.TOPIC_ALREADY_EXISTS) {
+    throw new LinkError('TOPIC_EXISTS', `Topic '${shell.name}' already exists.`);
+  }
+  if (result.errorCode !== ErrorCode.NONE) {
+    throw new LinkError(
+      'DESTINATION_REFUSED',
+      `The destination refuses to create topic '${shell.name}': ` +
+        `${errorName(result.errorCode)}${result.errorMessage ? `: ${result.errorMessage}` : ''}`,
+    );
+  }
+  return result.topicId;
+}
+
+/** Makes the shell have `count` partitions. @throws LinkError DESTINATION_REFUSED, ClusterError */
+export async function growShell(destination: Cluster, name: string, count: number): Promise<void> {
+  const response = await destination.send(
+    { kind: 'controller' },
+    createPartitionsApi,
+    createCreatePartitionsRequest({
+      topics: [createCreatePartitionsTopic({ name, count, assignments: null })],
+      timeoutMs: adminTimeoutMs,
+      validateOnly: false,
+    }),
+    { timeoutMs: adminTimeoutMs + 5_000 },
+  );
+  const result = response.results[0];
+  const errorCode = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+  if (errorCode === ErrorCode.NONE) return;
+  // A repeated call after a lost answer: done already.
+  const info = (await destination.metadata([name])).topics.get(name);
+  if (info !== undefined && info.partitions.length >= count) return;
+  throw new LinkError(
+    'DESTINATION_REFUSED',
+    `The destination refuses to grow topic '${name}' to ${count} partitions: ` +
+      `${errorName(errorCode)}${result?.errorMessage ? `: ${result.errorMessage}` : ''}`,
+  );
+}
+
+/** By name, only if it still has this id. A topic that is not there is fine. */
+export async function deleteShell(
+  destination: Cluster,
+  shell: { readonly name: string; readonly topicId: string },
+): Promise<void> {
+  const info = (await destination.metadata([shell.name])).topics.get(shell.name);
+  if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return;
+  if (info.topicId !== shell.topicId) return;
+  const response = await destination.send(
+    { kind: 'controller' },
+    deleteTopicsApi,
+    (version) =>
+      createDeleteTopicsRequest({
+        topics:
+          version >= 6 ? [createDeleteTopicState({ name: null, topicId: shell.topicId })] : [],
+        topicNames: version >= 6 ? [] : [shell.name],
+        timeoutMs: adminTimeoutMs,
+      }),
+    { timeoutMs: adminTimeoutMs + 5_000 },
+  );
+  const result = response.responses[0];
+  const errorCode = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+  const gone: readonly number[] = [
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+  ];
+  if (gone.includes(errorCode)) return;
+  throw new LinkError(
+    'DESTINATION_REFUSED',
+    `The destination refuses to delete topic '${shell.name}': ${errorName(errorCode)}`,
+  );
+}
+
+async function describe(
+  cluster: Cluster,
+  resource: { type: number; name: string; keys: string[] | null },
+  target: { kind: 'any' } | { kind: 'node'; nodeId: number },
+): Promise<readonly SourceConfig[]> {
+  const response = await cluster.send(
+    target,
+    describeConfigsApi,
+    createDescribeConfigsRequest({
+      resources: [
+        createDescribeConfigsResource({
+          resourceType: resource.type,
+          resourceName: resource.name,
+          configurationKeys: resource.keys,
+        }),
+      ],
+    }),
+  );
+  const result = response.results[0];
+  const errorCode = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+  if (result === undefined || errorCode !== ErrorCode.NONE) {
+    throw new LinkError(
+      errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED ||
+        errorCode === ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        ? 'SOURCE_UNAUTHORIZED'
+        : 'SOURCE_TOPIC_NOT_FOUND',
+      `The configs of '${resource.name}' cannot be read: ${errorName(errorCode)}`,
+    );
+  }
+  return result.configs;
+}
+
+export function topicConfigs(cluster: Cluster, topic: string): Promise<readonly SourceConfig[]> {
+  return describe(cluster, { type: topicResource, name: topic, keys: null }, { kind: 'any' });
+}
+
+/** One broker setting, or null when the broker does not say. */
+export async function brokerConfig(
+  cluster: Cluster,
+  nodeId: number,
+  key: string,
+): Promise<string | null> {
+  const resource = { type: brokerResource, name: String(nodeId), keys: [key] };
+  const configs = await describe(cluster, resource, { kind: 'node', nodeId });
+  return configs.find(({ name }) => name === key)?.value ?? null;
+}
+
+export interface ShellPartition {
+  readonly partition: number;
+  /** n. */
+  readonly nativeEnd: bigint;
+  readonly nativeEpoch: number;
+}
+
+export type ShellMeasure =
+  | { readonly kind: 'measured'; readonly partitions: readonly ShellPartition[] }
+  | { readonly kind: 'refused'; readonly error: LinkError };
+
+interface ShellToMeasure {
+  readonly name: string;
+  readonly topicId: string;
+  readonly partitionsCount: number;
+}
+
+interface WrittenShell {
+  readonly shell: ShellToMeasure;
+  readonly info: TopicInfo;
+  readonly ends: readonly ShellPartition[];
+}
+
+/**
+ * Reads n and the leaders' epochs of many shells. Only markers of refused transactions may be in [0, n): a
+ * shell with records is refused with their count. `verified` remembers how far shells were looked through.
+ * @throws ClusterError when the destination does not answer at all
+ */
+export async function measureShells(
+  destination: Cluster,
+  shells: readonly ShellToMeasure[],
+  verified?: Map<string, bigint>,
+): Promise<ReadonlyMap<string, ShellMeasure>> {
+  const { topics } = await destination.metadata(shells.map(({ name }) => name));
+  const measures = new Map<string, ShellMeasure>();
+  const partitions = shells.flatMap(({ name }) =>
+    (topics.get(name)?.partitions ?? []).map(({ partition, leaderId }) => ({
+      topic: name,
+      partition,
+      leaderId,
+    })),
+  );
+  const ends = await listOffsets(destination, partitions, { timestamp: latestTimestamp });
+  const written: WrittenShell[] = [];
+  for (const shell of shells) {
+    const info = topics.get(shell.name);
+    const measure = measureOne(shell, info, (partition) =>
+      ends.get(partitionKey(shell.name, partition)),
+    );
+    measures.set(shell.name, measure);
+    if (info === undefined || measure.kind !== 'measured') continue;
+    if (measure.partitions.some(({ nativeEnd }) => nativeEnd > 0n)) {
+      written.push({ shell, info, ends: measure.partitions });
+    }
+  }
+  await forEachLimited(written, scansInFlight, async (shell) => {
+    const error = await refusalOf(destination, shell, verified);
+    if (error !== null) measures.set(shell.shell.name, { kind: 'refused', error });
+  });
+  return measures;
+}
+
+async function refusalOf(
+  destination: Cluster,
+  written: WrittenShell,
+  verified: Map<string, bigint> | undefined,
+): Promise<LinkError | null> {
+  const { name } = written.shell;
+  try {
+    const records = await countRecords(destination, written, verified);
+    if (records === 0) return null;
+    const message = `${records} records were written to the shell topic '${name}' past Causeway`;
+    return new LinkError('ILLEGAL_STATE', message);
+  } catch (error) {
+    if (error instanceof LinkError) return error;
+    if (!(error instanceof ClusterError)) throw error;
+    return new LinkError('DESTINATION_REFUSED', `'${name}': ${error.message}`, { cause: error });
+  }
+}
+
+function measureOne(
+  shell: ShellToMeasure,
+  info: TopicInfo | undefined,
+  endOf: (partition: number) => { errorCode: number; offset: bigint } | undefined,
+): ShellMeasure {
+  const refused = (message: string): ShellMeasure => ({
+    kind: 'refused',
+    error: new LinkError('DESTINATION_REFUSED', message),
+  });
+  if (info === undefined || info.errorCode !== ErrorCode.NONE) {
+    return refused(
+      `The shell topic '${shell.name}' is not there: ${errorName(info?.errorCode ?? 3)}`,
+    );
+  }
+  if (info.topicId !== shell.topicId) {
+    return refused(`Topic '${shell.name}' is not the mirror's shell any more: its id has changed`);
+  }
+  const partitions: ShellPartition[] = [];
+  for (let partition = 0; partition < shell.partitionsCount; partition++) {
+    const found = info.partitions.find((candidate) => candidate.partition === partition);
+    const end = endOf(partition);
+    if (found === undefined || end === undefined || end.errorCode !== ErrorCode.NONE) {
+      const code = end?.errorCode ?? found?.errorCode ?? ErrorCode.LEADER_NOT_AVAILABLE;
+      return refused(`The end of '${shell.name}-${partition}' cannot be read: ${errorName(code)}`);
+    }
+    partitions.push({
+      partition,
+      nativeEnd: end.offset,
+      nativeEpoch: Math.max(0, found.leaderEpoch),
+    });
+  }
+  return { kind: 'measured', partitions };
+}
+
+/** Records that are no markers, over all partitions; from batch headers alone. */
+async function countRecords(
+  destination: Cluster,
+  written: WrittenShell,
+  verified: Map<string, bigint> | undefined,
+): Promise<number> {
+  const { shell, info, ends } = written;
+  const leaders = ends.map(({ partition }) => ({
+    topic: shell.name,
+    partition,
+    leaderId: info.partitions.find((entry) => entry.partition === partition)?.leaderId ?? -1,
+  }));
+  const starts = await listOffsets(destination, leaders, { timestamp: earliestTimestamp });
+  let count = 0;
+  for (const { partition, nativeEnd } of ends) {
+    const key = partitionKey(shell.topicId, partition);
+    const start = starts.get(partitionKey(shell.name, partition));
+    if (start === undefined || start.errorCode !== ErrorCode.NONE) {
+      throw unreadable(shell.name, partition, start?.errorCode);
+    }
+    const known = verified?.get(key) ?? 0n;
+    let offset = known > start.offset ? known : start.offset;
+    while (offset < nativeEnd) {
+      const { errorCode, records } = await fetchOnce(destination, {
+        topic: shell.name,
+        topicId: shell.topicId,
+        partition,
+        leaderId: leaders.find((leader) => leader.partition === partition)?.leaderId ?? -1,
+        offset,
+        bytesMax: scanBytesMax,
+      });
+      if (errorCode !== ErrorCode.NONE) throw unreadable(shell.name, partition, errorCode);
+      const before = offset;
+      forEachBatch(records, (header) => {
+        if (!isControl(header)) count += header.recordsCount;
+        offset = nextOffset(header);
+      });
+      if (offset === before) break;
+    }
+    if (count === 0) verified?.set(key, offset);
+  }
+  return count;
+}
+
+function unreadable(topic: string, partition: number, errorCode: number | undefined): LinkError {
+  const cause = errorName(errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
+  return new LinkError(
+    'DESTINATION_REFUSED',
+    `The shell topic '${topic}-${partition}' cannot be read: ${cause}`,
+  );
+}

@@ -1,0 +1,154 @@
+// The regular look at the shells in the destination, and what else has to be taken up again from time to time:
+// creations, promotions and failovers that a crash or a lost answer left behind. Refuses to know how each is
+// done. Invariant: a shell that is gone or written to is told within seconds; one stale answer decides nothing.
+import { ErrorCode } from '../../protocol/index.ts';
+import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import type { MirrorError, TopicRecord } from '../state/records.ts';
+import { StateError } from '../state/state.ts';
+import type { LinkContext } from './context.ts';
+import { isMirror } from './mirror-state.ts';
+import type { MirrorTopics } from './mirror-topics.ts';
+import { LinkError } from './service.ts';
+import { measureShells } from './shell-topic.ts';
+import { messageOf, Signal } from './signal.ts';
+import { Lasting } from './source-watch.ts';
+import { failedWith, type TopicChanges } from './topic-changes.ts';
+
+/** A topic that the destination does not show for so long is gone. */
+const goneLastsMs = 8_000;
+
+export interface ShellWatchParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly changes: TopicChanges;
+  /** Takes up what was left behind; each failure is its own. */
+  readonly takeUp: () => Promise<void>;
+  readonly onFailed: (topic: string) => Promise<void>;
+}
+
+export class ShellWatch {
+  readonly #parts: ShellWatchParts;
+  readonly #gone = new Lasting();
+  /** How far each shell partition was looked through and held markers only. */
+  readonly #verified = new Map<string, bigint>();
+  readonly #signal = new Signal();
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(parts: ShellWatchParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    this.#done = this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const { context } = this.#parts;
+    while (!this.#isClosed) {
+      if (context.state.lease.isValid()) {
+        await this.#attempt(() => this.#parts.takeUp());
+        await this.#attempt(() => this.#look());
+      }
+      await this.#signal.wait(context.limits.shellWatchMs);
+    }
+  }
+
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const isExpected =
+        error instanceof ClusterError || error instanceof StateError || error instanceof LinkError;
+      const level = isExpected ? 'warn' : 'error';
+      this.#parts.context.events.emit(level, 'destination_watch_failed', messageOf(error));
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { context } = this.#parts;
+    const records = [...context.state.view.topics.values()].filter(
+      ({ topicId }) => topicId !== null,
+    );
+    if (records.length === 0) return;
+    const { topics } = await context.destination.metadata(records.map(({ name }) => name));
+    const present: TopicRecord[] = [];
+    for (const record of records) {
+      const info = topics.get(record.name);
+      if (isThere(record, info)) {
+        this.#gone.clear(record.name);
+        if (isMirror(record.state)) present.push(record);
+      } else if (isGone(record, info)) {
+        if (this.#gone.note(record.name, context.clock.monotonicMs(), goneLastsMs)) {
+          await this.#onGone(record);
+        }
+      }
+    }
+    await this.#checkWritten(present.filter(({ state }) => state !== 'FAILED'));
+  }
+
+  async #onGone(record: TopicRecord): Promise<void> {
+    if (isMirror(record.state)) {
+      if (record.state === 'FAILED') return;
+      await this.#fail(record, {
+        code: 'SHELL_TOPIC_DELETED',
+        message: `The shell topic '${record.name}' was deleted or recreated in the destination`,
+      });
+      return;
+    }
+    const { context, changes, topics } = this.#parts;
+    await changes.locks.run(record.name, async () => {
+      const now = changes.record(record.name);
+      if (now === undefined || now.topicId !== record.topicId || isMirror(now.state)) return;
+      await changes.commit([{ delete: `topic/${record.name}` }]);
+      if (record.topicId !== null) await topics.deleteLogs(record.topicId);
+    });
+    context.events.info(
+      'promoted_topic_deleted',
+      `Promoted topic '${record.name}' was deleted in the destination: its history is removed`,
+      { topic: record.name, link: record.link },
+    );
+  }
+
+  /** R3: nothing but markers of refused transactions may be in a shell. */
+  async #checkWritten(records: readonly TopicRecord[]): Promise<void> {
+    const shells = records.flatMap(({ name, topicId, partitions }) =>
+      topicId === null ? [] : [{ name, topicId, partitionsCount: partitions.length }],
+    );
+    if (shells.length === 0) return;
+    const measures = await measureShells(this.#parts.context.destination, shells, this.#verified);
+    for (const record of records) {
+      const measure = measures.get(record.name);
+      if (measure?.kind !== 'refused' || measure.error.code !== 'ILLEGAL_STATE') continue;
+      // A promotion may have switched it meanwhile: then writing is what it is for.
+      if (!isMirror(this.#parts.changes.record(record.name)?.state ?? 'STOPPED')) continue;
+      await this.#fail(record, { code: 'SHELL_TOPIC_WRITTEN', message: measure.error.message });
+    }
+  }
+
+  async #fail(record: TopicRecord, error: MirrorError): Promise<void> {
+    const { changes } = this.#parts;
+    await changes.apply(record.name, 'fail', failedWith(error), (now) =>
+      isMirror(now.state) && now.state !== 'FAILED' && now.topicId === record.topicId
+        ? { error }
+        : null,
+    );
+    await this.#parts.onFailed(record.name);
+  }
+}
+
+function isThere(record: TopicRecord, info: TopicInfo | undefined): boolean {
+  return info?.errorCode === ErrorCode.NONE && info.topicId === record.topicId;
+}
+
+/** Certainly not there or another topic; errors that say neither are no reason. */
+function isGone(record: TopicRecord, info: TopicInfo | undefined): boolean {
+  if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return true;
+  return info.errorCode === ErrorCode.NONE && info.topicId !== record.topicId;
+}

@@ -1,0 +1,78 @@
+// Small waiting aids of the link layer's loops: a signal that ends a wait early, and a lock per name.
+// They refuse to know what is waited for. Invariant: a wait always ends, by notice, time or close.
+
+/** One waiter or several; `notify` wakes all of them, or makes the next wait return at once. */
+export class Signal {
+  #isSet = false;
+  #wakers = new Set<() => void>();
+
+  notify(): void {
+    this.#isSet = true;
+    for (const wake of this.#wakers) wake();
+    this.#wakers.clear();
+  }
+
+  async wait(timeoutMs: number): Promise<void> {
+    if (!this.#isSet) {
+      await new Promise<void>((resolve) => {
+        const wake = (): void => {
+          clearTimeout(timer);
+          this.#wakers.delete(wake);
+          resolve();
+        };
+        const timer = setTimeout(wake, Math.max(0, timeoutMs));
+        this.#wakers.add(wake);
+      });
+    }
+    this.#isSet = false;
+  }
+}
+
+/** Runs what concerns one name (or several) one after the other. */
+export class NameLocks {
+  readonly #tails = new Map<string, Promise<void>>();
+
+  async run<Result>(
+    names: string | readonly string[],
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const sorted = typeof names === 'string' ? [names] : [...new Set(names)].sort();
+    const before = sorted.map((name) => this.#tails.get(name) ?? Promise.resolve());
+    const { promise, resolve } = gate();
+    for (const name of sorted) this.#tails.set(name, promise);
+    try {
+      await Promise.all(before);
+      return await work();
+    } finally {
+      for (const name of sorted) {
+        if (this.#tails.get(name) === promise) this.#tails.delete(name);
+      }
+      resolve();
+    }
+  }
+}
+
+function gate(): { promise: Promise<void>; resolve: () => void } {
+  let open: () => void = () => undefined;
+  const promise = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { promise, resolve: () => open() };
+}
+
+/** Runs `work` for each item with at most `limit` at a time; the first error ends it. */
+export async function forEachLimited<Item>(
+  items: readonly Item[],
+  limit: number,
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  const rest = items[Symbol.iterator]();
+  const worker = async (): Promise<void> => {
+    for (const item of rest) await work(item);
+  };
+  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,27 @@
+// What a fetcher and its helpers may ask of the link that they work for. The link implements it; tests put a
+// scripted one in its place.
+import type { Cluster } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
+import type { MirrorError } from '../state/records.ts';
+import type { PartitionFeed } from './partition-feed.ts';
+
+export interface FeedLink {
+  readonly name: string;
+  readonly cluster: Cluster;
+  readonly events: Events;
+  /** The lease is valid and the link not failed or paused: checked before each change. */
+  mayAct(): boolean;
+  /** The mirror cannot go on: its fetching stops now, the state follows. */
+  failTopic(topic: string, error: MirrorError): void;
+  refreshMetadata(): void;
+  knowsNode(nodeId: number): boolean;
+  /** The feed's leader has changed: another fetcher has it now. */
+  reassign(feed: PartitionFeed): void;
+  /** Runs beside the fetch loop; failures are logged and the link goes on. */
+  inBackground(work: () => Promise<void>): void;
+  wake(): void;
+  /** The source answered. */
+  contacted(): void;
+  /** The source did not. */
+  lost(error: Error): void;
+}

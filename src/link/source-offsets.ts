@@ -1,0 +1,169 @@
+// Ends and starts of many partitions of one cluster, asked of their leaders in one request each. Owns the
+// grouping by leader; refuses to know what the offsets mean. Invariant: every asked partition has an answer,
+// and an answer that did not come is an error code, never an offset.
+import { createFetchPartition, createFetchTopic } from '../../protocol/generated/fetch-request.ts';
+import {
+  createListOffsetsPartition,
+  createListOffsetsRequest,
+  createListOffsetsTopic,
+} from '../../protocol/generated/list-offsets-request.ts';
+import { ErrorCode, forEachBatch, zeroUuid } from '../../protocol/index.ts';
+import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
+import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { partitionKey } from './fetch-session.ts';
+
+export const latestTimestamp = -1n;
+export const earliestTimestamp = -2n;
+
+/** Fetch names topics by id from here on. */
+export const fetchTopicIdsFrom = 13;
+
+export interface LeaderPartition {
+  readonly topic: string;
+  readonly partition: number;
+  readonly leaderId: number;
+}
+
+export interface OffsetAnswer {
+  readonly errorCode: number;
+  readonly offset: bigint;
+}
+
+export type OffsetAnswers = ReadonlyMap<string, OffsetAnswer>;
+
+function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>();
+  for (const item of items) {
+    const group = groups.get(keyOf(item));
+    if (group) group.push(item);
+    else groups.set(keyOf(item), [item]);
+  }
+  return groups;
+}
+
+async function askLeader(
+  cluster: Cluster,
+  partitions: readonly LeaderPartition[],
+  query: { leaderId: number; timestamp: bigint; timeoutMs: number },
+): Promise<Map<string, OffsetAnswer>> {
+  const answers = new Map<string, OffsetAnswer>();
+  const topics = [...groupBy(partitions, ({ topic }) => topic)].map(([name, members]) =>
+    createListOffsetsTopic({
+      name,
+      partitions: members.map(({ partition }) =>
+        createListOffsetsPartition({ partitionIndex: partition, timestamp: query.timestamp }),
+      ),
+    }),
+  );
+  const response = await cluster.send(
+    { kind: 'node', nodeId: query.leaderId },
+    listOffsetsApi,
+    createListOffsetsRequest({ replicaId: -1, topics }),
+    { timeoutMs: query.timeoutMs },
+  );
+  for (const topic of response.topics) {
+    for (const { partitionIndex, errorCode, offset } of topic.partitions) {
+      answers.set(partitionKey(topic.name, partitionIndex), { errorCode, offset });
+    }
+  }
+  return answers;
+}
+
+/** By `partitionKey`. Leaders that cannot be reached answer NETWORK_EXCEPTION. */
+export async function listOffsets(
+  cluster: Cluster,
+  partitions: readonly LeaderPartition[],
+  query: { timestamp: bigint; timeoutMs?: number },
+): Promise<OffsetAnswers> {
+  const all = new Map<string, OffsetAnswer>();
+  for (const { topic, partition, leaderId } of partitions) {
+    const errorCode = leaderId < 0 ? ErrorCode.LEADER_NOT_AVAILABLE : ErrorCode.NETWORK_EXCEPTION;
+    all.set(partitionKey(topic, partition), { errorCode, offset: -1n });
+  }
+  const byLeader = groupBy(
+    partitions.filter(({ leaderId }) => leaderId >= 0),
+    ({ leaderId }) => leaderId,
+  );
+  const { timestamp, timeoutMs = 5_000 } = query;
+  await Promise.all(
+    [...byLeader].map(async ([leaderId, members]) => {
+      try {
+        const answers = await askLeader(cluster, members, { leaderId, timestamp, timeoutMs });
+        for (const [key, answer] of answers) all.set(key, answer);
+      } catch (error) {
+        // Stands as NETWORK_EXCEPTION for these partitions; anything else is a fault of ours.
+        if (!(error instanceof ClusterError)) throw error;
+      }
+    }),
+  );
+  return all;
+}
+
+export interface PeekedPartition extends LeaderPartition {
+  readonly topicId: string;
+  readonly offset: bigint;
+  readonly bytesMax: number;
+}
+
+/** One plain Fetch of one partition, outside of any session: its error code and records. */
+export async function fetchOnce(
+  cluster: Cluster,
+  wanted: PeekedPartition,
+): Promise<{ errorCode: number; records: Buffer }> {
+  const response = await cluster.send(
+    { kind: 'node', nodeId: wanted.leaderId },
+    fetchApi,
+    {
+      ...emptyFetch,
+      maxBytes: wanted.bytesMax,
+      topics: [
+        createFetchTopic({
+          topic: wanted.topic,
+          topicId: wanted.topicId,
+          partitions: [
+            createFetchPartition({
+              partition: wanted.partition,
+              fetchOffset: wanted.offset,
+              partitionMaxBytes: wanted.bytesMax,
+            }),
+          ],
+        }),
+      ],
+    },
+    wanted.topicId === zeroUuid ? { versionMax: fetchTopicIdsFrom - 1 } : {},
+  );
+  const data = response.responses[0]?.partitions[0];
+  const errorCode =
+    response.errorCode !== ErrorCode.NONE
+      ? response.errorCode
+      : (data?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
+  return { errorCode, records: data?.records ?? Buffer.alloc(0) };
+}
+
+const emptyFetch = {
+  clusterId: null,
+  replicaId: -1,
+  replicaState: { replicaId: -1, replicaEpoch: -1n },
+  maxWaitMs: 0,
+  minBytes: 0,
+  isolationLevel: 0,
+  sessionId: 0,
+  sessionEpoch: -1,
+  forgottenTopicsData: [],
+  rackId: '',
+};
+
+/** Base offset of the batch that holds `offset` or follows it; null when there is none. */
+export async function firstBatchBase(
+  cluster: Cluster,
+  wanted: Omit<PeekedPartition, 'bytesMax'>,
+): Promise<bigint | null> {
+  // One byte still brings one whole batch.
+  const { records } = await fetchOnce(cluster, { ...wanted, bytesMax: 1 });
+  let base: bigint | null = null;
+  forEachBatch(records, (header) => {
+    base = header.baseOffset;
+    return false;
+  });
+  return base;
+}

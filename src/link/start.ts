@@ -1,0 +1,127 @@
+// Puts the link layer together: directory, links with their tasks, commands, and the regular look at what was
+// left behind. Owns the order of start and stop; refuses to know anything else. Invariant: the directory has
+// opened every log (and hides what an uncommitted switch appended) before a link or a client is served.
+import type { MirrorStorage } from '../../storage/mirror-log.ts';
+import type { Cluster } from '../cluster/cluster.ts';
+import type { TopicDirectory } from '../gateway/topic-directory.ts';
+import type { Events } from '../observe/events.ts';
+import type { LinkRecord } from '../state/records.ts';
+import type { State } from '../state/state.ts';
+import { GroupSync } from '../tasks/groups.ts';
+import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
+import { MirrorCreator } from './create-mirror.ts';
+import { Failover } from './failover.ts';
+import { LinkServiceImpl, newReceiptId } from './link-service.ts';
+import { Links } from './links.ts';
+import { MirrorTopics } from './mirror-topics.ts';
+import { Promotions } from './promote.ts';
+import type { LinkService } from './service.ts';
+import { ShellWatch } from './shell-watch.ts';
+import { messageOf } from './signal.ts';
+import { TopicChanges } from './topic-changes.ts';
+
+export interface StartLinksOptions {
+  readonly state: State;
+  readonly storage: MirrorStorage;
+  readonly destination: Cluster;
+  readonly connectSource: (record: LinkRecord) => Promise<Cluster>;
+  readonly events: Events;
+  readonly clock: LinkClock;
+  readonly limits?: Partial<LinkLimits>;
+  /** Topics with this prefix are ours and are never mirrored. Default `__causeway`. */
+  readonly ownTopicPrefix?: string;
+}
+
+export interface StartedLinks {
+  readonly service: LinkService;
+  readonly directory: TopicDirectory;
+  /** Stops fetching and tasks; logs and state stay open, they are not ours to close. */
+  close(): Promise<void>;
+}
+
+export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
+  const context: LinkContext = {
+    state: options.state,
+    storage: options.storage,
+    destination: options.destination,
+    connectSource: options.connectSource,
+    events: options.events,
+    clock: options.clock,
+    limits: { ...defaultLinkLimits, ...options.limits },
+    ownTopicPrefix: options.ownTopicPrefix ?? '__causeway',
+  };
+  const { state, events, clock } = context;
+  const topics = new MirrorTopics(context);
+  const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
+  const links = new Links<GroupSync>({
+    context,
+    topics,
+    changes,
+    makeGroups: (link) => new GroupSync({ context, topics, link }),
+  });
+  const runtimeOf = (name: string) => links.entry(name)?.runtime;
+  const creator = new MirrorCreator({ context, topics, changes });
+  const failover = new Failover({ context, topics, changes, link: runtimeOf });
+  const promotions = new Promotions({
+    context,
+    topics,
+    changes,
+    link: runtimeOf,
+    finalGroups: async (link, topic) => (await links.entry(link)?.groups.finalRound(topic)) ?? [],
+    receiptId: newReceiptId,
+  });
+  const takeUp = async (): Promise<void> => {
+    await failover.undoInterrupted();
+    promotions.resume();
+    await resumeCreations({ context, creator, links });
+  };
+  const onFailed = async (topic: string): Promise<void> => {
+    await runtimeOf(topics.byName(topic)?.link ?? '')?.feeds.stop(topic);
+  };
+  const watch = new ShellWatch({ context, topics, changes, takeUp, onFailed });
+
+  await topics.start();
+  links.start();
+  watch.start();
+
+  return {
+    service: new LinkServiceImpl({
+      context,
+      topics,
+      changes,
+      links,
+      creator,
+      promotions,
+      failover,
+    }),
+    directory: topics,
+    close: async () => {
+      changes.close();
+      await watch.close();
+      await promotions.close();
+      await links.close();
+      topics.close();
+    },
+  };
+}
+
+async function resumeCreations(parts: {
+  context: LinkContext;
+  creator: MirrorCreator;
+  links: Links<GroupSync>;
+}): Promise<void> {
+  const { context, creator, links } = parts;
+  for (const record of context.state.view.topics.values()) {
+    const link = links.entry(record.link)?.runtime;
+    if (record.state !== 'PENDING_MIRROR' || link === undefined) continue;
+    try {
+      await creator.resume(link, record.name);
+    } catch (error) {
+      context.events.warn(
+        'mirror_create_pending',
+        `Topic '${record.name}' cannot be created yet: ${messageOf(error)}`,
+        { topic: record.name, link: record.link },
+      );
+    }
+  }
+}

@@ -1,0 +1,128 @@
+// How links and mirrors are shown: states seen through their link, partitions with lag, what blocks. Owns no
+// data; refuses to change any. Invariant: what is not known is null or -1, never 0, and a partition that does
+// not move although it should is never shown as healthy.
+import { openNativeExtent } from '../timeline/timeline.ts';
+import type { LinkContext } from './context.ts';
+import type { LinkRuntime } from './link.ts';
+import { type LinkConditions, shownState } from './mirror-state.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
+import type { Blocking } from './promote.ts';
+import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
+
+const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
+
+export function partitionStatuses(
+  topic: MirrorTopic,
+  link: LinkRuntime | undefined,
+  context: LinkContext,
+): readonly PartitionStatus[] {
+  const nowMs = context.clock.monotonicMs();
+  const ageMaxMs = context.limits.sampleAgeMaxMs;
+  const feeds = new Map(
+    (link?.feeds.feeds(topic.name) ?? []).map((feed) => [feed.partition, feed] as const),
+  );
+  const isStopped = topic.record.state === 'STOPPED';
+  return topic.partitions.map(({ partition, timeline, log }) => {
+    const lag = link?.feeds.lag(topic.name, partition)?.lag(nowMs, ageMaxMs);
+    const native = openNativeExtent(timeline);
+    const mirrorEnd = native?.start ?? log?.visibleEnd ?? -1n;
+    const base = {
+      partition,
+      logStart: log?.logStart ?? -1n,
+      mirrorEnd,
+      sourceEnd: lag?.sourceEnd ?? -1n,
+    };
+    if (isStopped) {
+      return { ...base, lagRecords: null, lagSeconds: null, isStalled: false, stallCause: null };
+    }
+    const cause =
+      log === null
+        ? 'STORAGE_ERROR: the mirror log cannot be used'
+        : (feeds.get(partition)?.stallCause ?? null);
+    const isStalled = cause !== null || lag?.isStalled === true;
+    return {
+      ...base,
+      lagRecords: lag?.records ?? null,
+      lagSeconds: lag?.seconds ?? null,
+      isStalled,
+      stallCause: isStalled ? (cause ?? generalCause(link, context)) : null,
+    };
+  });
+}
+
+function generalCause(link: LinkRuntime | undefined, context: LinkContext): string {
+  if (context.storage.isFull) return 'DISK_FULL: the storage has less free space than it must keep';
+  if (link === undefined) return 'LINK_NOT_FOUND: the link is gone';
+  const { error } = link.health;
+  if (error !== null) return `${error.name}: ${error.message}`;
+  if (link.record.paused) return 'LINK_PAUSED';
+  if (!context.state.lease.isValid()) return 'NOT_OWNER: this instance does not hold the lease';
+  return 'NO_PROGRESS: the source answers without new records';
+}
+
+export function mirrorStatus(
+  topic: MirrorTopic,
+  link: LinkRuntime | undefined,
+  parts: { readonly context: LinkContext; readonly blocking: readonly Blocking[] },
+): MirrorStatus {
+  const { record } = topic;
+  const isFailingOver = topic.phase === 'FAILING_OVER';
+  return {
+    name: record.name,
+    topicId: record.topicId,
+    link: record.link,
+    sourceTopic: record.sourceTopic,
+    state: isFailingOver
+      ? 'PENDING_STOPPED'
+      : shownState(record.state, link?.conditions ?? goneLink),
+    phase: topic.phase,
+    stateTimeMs: record.stateTimeMs,
+    error: record.error,
+    stoppedBy: record.stoppedBy,
+    partitions: partitionStatuses(topic, link, parts.context),
+    blocking: parts.blocking,
+  };
+}
+
+export function linkStatus(
+  link: LinkRuntime,
+  topics: readonly MirrorTopic[],
+  parts: { readonly context: LinkContext; readonly tasks: readonly TaskStatus[] },
+): LinkStatus {
+  const { health, record } = link;
+  const { error } = health;
+  let linkState: LinkStatus['linkState'] = 'ACTIVE';
+  if (health.isFailed) linkState = 'FAILED';
+  else if (record.paused) linkState = 'PAUSED';
+  else if (health.isLost) linkState = 'UNAVAILABLE';
+  const isBad = linkState === 'FAILED' || linkState === 'UNAVAILABLE';
+  return {
+    record,
+    linkState,
+    linkError: isBad ? (error?.name ?? 'UNKNOWN') : 'NO_ERROR',
+    linkErrorMessage: isBad ? (error?.message ?? null) : null,
+    topicNames: topics.map(({ name }) => name),
+    lastContactTimeMs: health.contactUnixMs,
+    rpoSeconds: rpoSeconds(link, topics, parts.context),
+    tasks: parts.tasks,
+  };
+}
+
+/** The worst partition decides; null while one has never been complete, or there is nothing to lose. */
+function rpoSeconds(
+  link: LinkRuntime,
+  topics: readonly MirrorTopic[],
+  context: LinkContext,
+): number | null {
+  const nowMs = context.clock.monotonicMs();
+  let worst: number | null = null;
+  for (const topic of topics) {
+    if (topic.record.state === 'STOPPED' || topic.record.state === 'PENDING_MIRROR') continue;
+    for (const { partition } of topic.partitions) {
+      const lag = link.feeds.lag(topic.name, partition)?.lag(nowMs, context.limits.sampleAgeMaxMs);
+      if (lag?.completeAtMs === undefined || lag.completeAtMs === null) return null;
+      worst = Math.max(worst ?? 0, (nowMs - lag.completeAtMs) / 1000);
+    }
+  }
+  return worst;
+}

@@ -1,0 +1,207 @@
+// What promotion and failover have in common: measuring a topic for the splice, the ABORT batches for
+// transactions open at its end, the record after the switch and its line in the receipt. Refuses to know when
+// a switch is right. Invariants: the first epoch of the new extent lies above every epoch that was stored or
+// advertised; ABORT batches are appended only under a hold, at offsets that a durable record can cut back to.
+import { buildControlBatch } from '../../protocol/index.ts';
+import { StorageError } from '../../storage/errors.ts';
+import type { MirrorLog, OpenTransaction } from '../../storage/mirror-log.ts';
+import type { Cluster } from '../cluster/cluster.ts';
+import type { PartitionView } from '../gateway/topic-directory.ts';
+import type { ReceiptPartition, ReceiptTopic, TopicRecord } from '../state/records.ts';
+import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
+import { nextEpoch, splice } from '../timeline/timeline.ts';
+import type { LagTracker } from './lag.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
+import { LinkError } from './service.ts';
+import { measureShells, type ShellPartition } from './shell-topic.ts';
+import { forEachLimited } from './signal.ts';
+
+const flushesInFlight = 64;
+
+export interface SwitchPartition {
+  readonly view: PartitionView;
+  readonly log: MirrorLog;
+  readonly shell: ShellPartition;
+  /** End of what came from the source. */
+  readonly mirroredEnd: bigint;
+  readonly open: readonly OpenTransaction[];
+  /** Highest epoch stored or advertised, ABORT batches left out. */
+  readonly lastEpoch: number;
+}
+
+export interface SwitchTopic {
+  readonly record: TopicRecord;
+  readonly partitions: readonly SwitchPartition[];
+}
+
+export interface Measured {
+  readonly ready: readonly SwitchTopic[];
+  readonly refused: ReadonlyMap<string, LinkError>;
+}
+
+/** @throws LinkError STORAGE_ERROR naming the partition */
+export function usableLogs(topic: MirrorTopic): readonly MirrorLog[] {
+  return topic.partitions.map(({ partition, log }) => {
+    if (log === null) {
+      throw new LinkError(
+        'STORAGE_ERROR',
+        `The mirror log of '${topic.name}-${partition}' cannot be used, so its end is not known`,
+      );
+    }
+    return log;
+  });
+}
+
+/**
+ * Flushes (not for a dry run) and measures topics whose fetching has stopped.
+ * @throws ClusterError when the destination does not answer
+ */
+export async function measureSwitch(
+  destination: Cluster,
+  topics: readonly MirrorTopic[],
+  options: { readonly flush: boolean },
+): Promise<Measured> {
+  const refused = new Map<string, LinkError>();
+  const usable: { topic: MirrorTopic; logs: readonly MirrorLog[] }[] = [];
+  for (const topic of topics) {
+    try {
+      usable.push({ topic, logs: usableLogs(topic) });
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error;
+      refused.set(topic.name, error);
+    }
+  }
+  if (options.flush) {
+    await forEachLimited(usable, flushesInFlight, async ({ topic, logs }) => {
+      const error = await flushAll(logs);
+      if (error !== null) refused.set(topic.name, error);
+    });
+  }
+  const shells = usable
+    .filter(({ topic }) => !refused.has(topic.name))
+    .map(({ topic }) => ({
+      name: topic.name,
+      topicId: topic.record.topicId ?? '',
+      partitionsCount: topic.partitions.length,
+    }));
+  const measures = await measureShells(destination, shells);
+  const ready: SwitchTopic[] = [];
+  for (const { topic } of usable) {
+    const measure = measures.get(topic.name);
+    if (measure?.kind === 'measured') ready.push(switchTopic(topic, measure.partitions));
+    else if (measure !== undefined) refused.set(topic.name, measure.error);
+  }
+  return { ready, refused };
+}
+
+async function flushAll(logs: readonly MirrorLog[]): Promise<LinkError | null> {
+  try {
+    await Promise.all(logs.map((log) => log.flush()));
+    return null;
+  } catch (error) {
+    if (!(error instanceof StorageError)) throw error;
+    return new LinkError('STORAGE_ERROR', error.message, { cause: error });
+  }
+}
+
+function switchTopic(topic: MirrorTopic, shells: readonly ShellPartition[]): SwitchTopic {
+  const partitions = topic.partitions.flatMap((view) => {
+    const shell = shells[view.partition];
+    const { log } = view;
+    if (log === null || shell === undefined) return [];
+    return [
+      {
+        view,
+        log,
+        shell,
+        mirroredEnd: log.end,
+        open: log.openTransactions(),
+        lastEpoch: Math.max(view.advertisedEpoch, log.lastEpoch),
+      },
+    ];
+  });
+  return { record: topic.record, partitions };
+}
+
+export function hasOpenTransactions({ partitions }: SwitchTopic): boolean {
+  return partitions.some(({ open }) => open.length > 0);
+}
+
+/** Where the logs are cut back to if the switch is not committed. */
+export function cutsOf({ partitions }: SwitchTopic): { partition: number; offset: bigint }[] {
+  return partitions.map(({ view, mirroredEnd }) => ({
+    partition: view.partition,
+    offset: mirroredEnd,
+  }));
+}
+
+/** The caller has committed the cuts. Readers see nothing of it until the hold is lifted. */
+export async function appendAborts(topic: SwitchTopic, unixMs: number): Promise<void> {
+  await Promise.all(
+    topic.partitions.map(async ({ view, log, open, lastEpoch, mirroredEnd }) => {
+      if (open.length === 0) return;
+      log.hold(mirroredEnd);
+      const partitionLeaderEpoch = nextEpoch(view.timeline, virtualEpoch(lastEpoch));
+      const oldestFirst = [...open].sort((left, right) =>
+        left.firstOffset < right.firstOffset ? -1 : 1,
+      );
+      const batches = oldestFirst.map((transaction, index) =>
+        buildControlBatch({
+          baseOffset: mirroredEnd + BigInt(index),
+          producerId: transaction.producerId,
+          producerEpoch: transaction.producerEpoch,
+          partitionLeaderEpoch,
+          timestamp: BigInt(unixMs),
+          type: 'ABORT',
+          coordinatorEpoch: 0,
+        }),
+      );
+      await log.append(Buffer.concat(batches));
+      await log.flush();
+    }),
+  );
+}
+
+export function liftHolds({ partitions }: SwitchTopic): void {
+  for (const { log } of partitions) log.hold(null);
+}
+
+/** Partitions of the record after the switch: the mirror extent ends at S, the shell goes on. */
+export function splicedPartitions({ partitions }: SwitchTopic): TopicRecord['partitions'] {
+  return partitions.map(({ view, log, shell, lastEpoch }) =>
+    splice(view.timeline, {
+      virtualEnd: virtualOffset(log.end),
+      nativeEnd: nativeOffset(shell.nativeEnd),
+      nativeEpoch: nativeEpoch(shell.nativeEpoch),
+      lastVirtualEpoch: virtualEpoch(lastEpoch),
+    }),
+  );
+}
+
+/** `isDone`: after the ABORT batches; otherwise what it would be. */
+export function receiptTopic(
+  topic: SwitchTopic,
+  lagOf: (partition: number) => LagTracker | undefined,
+  isDone: boolean,
+): ReceiptTopic {
+  return {
+    topic: topic.record.name,
+    link: topic.record.link,
+    partitions: topic.partitions.map((partition): ReceiptPartition => {
+      const { view, log, shell, open, mirroredEnd, lastEpoch } = partition;
+      const lag = lagOf(view.partition);
+      const sourceEnd = lag?.sourceEnd ?? -1n;
+      const lost = sourceEnd > mirroredEnd ? sourceEnd - mirroredEnd : 0n;
+      return {
+        partition: view.partition,
+        virtualEnd: isDone ? log.end : mirroredEnd + BigInt(open.length),
+        nativeEnd: shell.nativeEnd,
+        firstEpoch: nextEpoch(view.timeline, virtualEpoch(lastEpoch)),
+        sourceEnd,
+        lostRecords: sourceEnd < 0n ? -1n : lost,
+        lastContactTimeMs: lag?.contactUnixMs ?? -1,
+        abortedTransactions: open.length,
+      };
+    }),
+  };
+}
