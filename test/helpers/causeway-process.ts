@@ -11,7 +11,7 @@ import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { stringify } from 'yaml';
-import { type GuardedProcess, startGuardedProcess } from './guarded-process.ts';
+import { type GuardedProcess, pauseProcess, startGuardedProcess } from './guarded-process.ts';
 import type { KafkaCluster } from './kafka-cluster.ts';
 import { releasePorts, reservePorts } from './ports.ts';
 import { rootDirectory } from './repository.ts';
@@ -161,8 +161,9 @@ export class CausewayProcess {
     await this.#process?.kill();
   }
 
-  pause(): void {
-    this.#process?.signal('SIGSTOP');
+  /** SIGSTOP; resolves when every thread has stopped. */
+  async pause(): Promise<void> {
+    await pauseProcess(this.pid);
   }
 
   resume(): void {
