@@ -126,7 +126,12 @@ function summarise(startedAt) {
   if (failures.length > 0) lines.push('', 'Failed:', ...failures.map((name) => `  ${name}`));
   const { passed, failed, skipped } = totals;
   const time = seconds(performance.now() - startedAt).trim();
-  lines.push('', `${passed} passed, ${failed} failed, ${skipped} skipped in ${time}`, '');
+  lines.push(
+    '',
+    `All tests took ${time}`,
+    `${passed} passed, ${failed} failed, ${skipped} skipped`,
+    '',
+  );
   process.stdout.write(lines.join('\n'));
 }
 
