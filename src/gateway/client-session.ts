@@ -7,18 +7,11 @@ import type { Socket } from 'node:net';
 import {
   ApiKey,
   decodeRequestHeader,
-  decodeResponseHeader,
-  encodeRequestFrame,
   FrameCollector,
   Reader,
   type RequestHeader,
 } from '../../protocol/index.ts';
-import {
-  type Api,
-  ClusterError,
-  type ClusterErrorCode,
-  type VersionRange,
-} from '../cluster/cluster.ts';
+import type { Api, VersionRange } from '../cluster/cluster.ts';
 import { describeForeignBytes } from './foreign-bytes.ts';
 import type { Disposition, GatewayServices, ListenerRole, RequestContext } from './handler.ts';
 import {
@@ -31,10 +24,12 @@ import {
 import {
   heldResponseBytesMax,
   lingerMs,
+  queuedRequestBytesMax,
   requestBytesMaxDefault,
   requestsInFlightMax,
 } from './limits.ts';
 import { framed } from './messages.ts';
+import { notSent, sendOwnCall } from './own-call.ts';
 import { ResponseQueue, type ResponseSlot } from './response-queue.ts';
 import type { Router } from './router.ts';
 import { Upstream } from './upstream.ts';
@@ -42,7 +37,7 @@ import { Upstream } from './upstream.ts';
 export interface SessionOptions {
   readonly role: ListenerRole;
   readonly services: GatewayServices;
-  readonly router: Router;
+  readonly router: Pick<Router, 'route'>;
   /** Connects to the broker behind this listener, or to any. */
   connect(): Promise<Socket>;
   /** Called once, when everything is over. */
@@ -79,6 +74,7 @@ export class ClientSession implements VersionLearner {
   readonly #closed = new AbortController();
   /** Whole requests that were read and not yet handled. */
   readonly #requests: Buffer[] = [];
+  #queuedBytes = 0;
   #upstream: Upstream | undefined;
   #upstreamVersions = noVersions;
   /** A request is being dealt with that holds up those behind it. */
@@ -140,38 +136,13 @@ export class ClientSession implements VersionLearner {
     if (upstream === undefined || this.#isUpstreamOver || this.#isOver) {
       return Promise.reject(notSent('CLOSED', 'there is no connection to the destination'));
     }
-    const range = this.#upstreamVersions.get(api.key);
-    if (range === undefined && api.key !== ApiKey.ApiVersions) {
-      return Promise.reject(notSent('UNSUPPORTED', `the broker does not have ${api.name}`));
-    }
-    const apiVersion = Math.min(
-      options.versionMax ?? api.versionMax,
-      api.versionMax,
-      range?.max ?? api.versionMax,
-    );
-    if (apiVersion < Math.max(api.versionMin, range?.min ?? 0)) {
-      const message = `no common version of ${api.name} with the broker`;
-      return Promise.reject(notSent('UNSUPPORTED', message));
-    }
-    const body =
-      typeof request === 'function'
-        ? (request as (version: number) => Request)(apiVersion)
-        : request;
-    const correlationId = this.#nextCorrelationId++;
-    const header = { apiKey: api.key, apiVersion, correlationId, clientId: this.#clientId };
-    const chunks = encodeRequestFrame(header, (writer) => api.encode(writer, body, apiVersion));
-    return new Promise((resolve, reject) => {
-      const deliver = (frame: Buffer): void => {
-        try {
-          const reader = new Reader(frame);
-          decodeResponseHeader(reader, api.key, apiVersion);
-          resolve(api.decode(reader, apiVersion));
-        } catch (cause) {
-          const message = `the answer to ${api.name} cannot be decoded: ${messageOf(cause)}`;
-          reject(new ClusterError('PROTOCOL', message, { cause, maybeSent: true }));
-        }
-      };
-      upstream.send(chunks, { kind: 'collect', correlationId, deliver, abandon: reject });
+    return sendOwnCall(upstream, {
+      api,
+      request,
+      versionMax: options.versionMax,
+      upstreamVersions: this.#upstreamVersions,
+      correlationId: this.#nextCorrelationId++,
+      clientId: this.#clientId,
     });
   }
 
@@ -204,7 +175,10 @@ export class ClientSession implements VersionLearner {
         this.#end(foreign);
         return;
       }
-      this.#requests.push(...this.#collector.push(chunk));
+      for (const frame of this.#collector.push(chunk)) {
+        this.#requests.push(frame);
+        this.#queuedBytes += frame.length;
+      }
     } catch (error) {
       this.#end(messageOf(error));
       return;
@@ -230,6 +204,7 @@ export class ClientSession implements VersionLearner {
       while (this.#mayHandle()) {
         const frame = this.#requests.shift();
         if (frame === undefined) break;
+        this.#queuedBytes -= frame.length;
         this.#handle(frame);
       }
     } catch (error) {
@@ -243,11 +218,18 @@ export class ClientSession implements VersionLearner {
   }
 
   #mayHandle(): boolean {
+    return !this.#isBusy && !this.#isUpstreamOver && this.#hasRoom();
+  }
+
+  /** Goes on for a while behind a request that holds up others: how else would a FIN be noticed? */
+  #mayRead(): boolean {
+    return this.#hasRoom() && this.#queuedBytes < queuedRequestBytesMax;
+  }
+
+  #hasRoom(): boolean {
     return (
-      !this.#isBusy &&
       !this.#isOver &&
       this.#endReason === null &&
-      !this.#isUpstreamOver &&
       !this.#client.writableNeedDrain &&
       !this.#upstream?.needsDrain &&
       this.#queue.length < requestsInFlightMax
@@ -264,7 +246,8 @@ export class ClientSession implements VersionLearner {
     }
     if (this.#isUpstreamOver && this.#rewritesPending === 0 && !this.#isBusy) {
       this.#cutIfHalfAnswered();
-      this.#close('the broker closed the connection');
+      const isClients = this.#isInputOver && this.#requests.length === 0;
+      this.#close(isClients ? 'client closed' : 'the broker closed the connection');
       return;
     }
     if (this.#isInputOver && isAllHandled) {
@@ -274,7 +257,7 @@ export class ClientSession implements VersionLearner {
       }
       if (this.#rewritesPending === 0) this.#upstream.end();
     }
-    if (isAllHandled && this.#mayHandle()) this.#client.resume();
+    if (this.#mayRead()) this.#client.resume();
     else if (this.#endReason === null) this.#client.pause();
     const isFull =
       this.#client.writableNeedDrain ||
@@ -320,6 +303,7 @@ export class ClientSession implements VersionLearner {
       () => {
         this.#isBusy = false;
         this.#requests.unshift(frame);
+        this.#queuedBytes += frame.length;
         this.#advance();
       },
       (error) => {
@@ -436,6 +420,7 @@ export class ClientSession implements VersionLearner {
     this.#endReason ??= reason;
     this.#isFault = true;
     this.#requests.length = 0;
+    this.#queuedBytes = 0;
     this.#settle();
   }
 
@@ -475,10 +460,6 @@ export class ClientSession implements VersionLearner {
       isFault: this.#isFault,
     });
   }
-}
-
-function notSent(code: ClusterErrorCode, message: string): ClusterError {
-  return new ClusterError(code, message, { maybeSent: false });
 }
 
 function messageOf(error: unknown): string {

@@ -198,6 +198,11 @@ class RunningGateway implements Gateway {
       this.#isDestinationUp = true;
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
+      if (error instanceof GatewayError) {
+        // The destination answers; a node of it cannot be served. Answers that name it end connections.
+        events.error('node_not_served', reason);
+        return;
+      }
       if (this.#isDestinationUp && !this.#isClosed) {
         events.warn('destination_unreachable', `the list of brokers is not renewed: ${reason}`);
       }

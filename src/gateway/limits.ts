@@ -14,6 +14,9 @@ export const streamedResponseBytesMax = 0x7fffffff;
 /** Requests without an answer yet, per connection; reading pauses above it. */
 export const requestsInFlightMax = 1000;
 
+/** Whole requests that wait behind one that is being answered; the client is not read above it. */
+export const queuedRequestBytesMax = 256 * 1024;
+
 /** Answers that wait for their turn; the broker is not read above it. */
 export const heldResponseBytesMax = 4 * 1024 * 1024;
 

@@ -1,0 +1,84 @@
+// A gateway in this process, in front of a real cluster, for tests of what passes through it.
+//
+// Owns: ports, the cluster client and the gateway. The directory of mirrors is a value that tests may replace.
+// Invariant: `close` ends everything that was started here.
+import { connectCluster } from '../../src/cluster/cluster-client.ts';
+import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
+import type { TopicDirectory } from '../../src/gateway/topic-directory.ts';
+import type { NodePorts } from '../../src/gateway/virtual-brokers.ts';
+import { Events } from '../../src/observe/events.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
+import { releasePorts, reservePorts } from '../helpers/ports.ts';
+
+export const linkNodeId = 1_000_000;
+
+export class MemoryPorts implements NodePorts {
+  ports: Readonly<Record<string, number>> = {};
+  saves = 0;
+
+  load(): Readonly<Record<string, number>> {
+    return this.ports;
+  }
+
+  save(ports: Readonly<Record<string, number>>): Promise<void> {
+    this.ports = ports;
+    this.saves++;
+    return Promise.resolve();
+  }
+}
+
+export const nothingMirrored: TopicDirectory = {
+  byName: () => undefined,
+  byId: () => undefined,
+  hasMirrors: false,
+  hasPromoted: false,
+  isSettled: true,
+  onChange: () => () => undefined,
+};
+
+export interface GatewayUnderTest {
+  readonly gateway: Gateway;
+  readonly bootstrap: string;
+  readonly events: Events;
+  readonly ports: MemoryPorts;
+  close(): Promise<void>;
+}
+
+export async function gatewayFor(
+  kafka: KafkaCluster,
+  options: { directory?: TopicDirectory; advertise?: string } = {},
+): Promise<GatewayUnderTest> {
+  const reserved = await reservePorts(8, { isConsecutive: true });
+  const [bootstrapPort = 0, first = 0] = reserved;
+  const last = reserved.at(-1) ?? 0;
+  const events = new Events();
+  const ports = new MemoryPorts();
+  const cluster = connectCluster({
+    bootstrapServers: kafka.bootstrap.split(','),
+    addressMap: kafka.addressMap,
+  });
+  const gateway = await startGateway({
+    config: {
+      bind: '127.0.0.1',
+      advertise: options.advertise ?? '127.0.0.1',
+      bootstrapPort,
+      brokerPorts: { first, last },
+      linkNodeId,
+    },
+    cluster,
+    directory: options.directory ?? nothingMirrored,
+    ports,
+    events,
+  });
+  return {
+    gateway,
+    events,
+    ports,
+    bootstrap: `127.0.0.1:${bootstrapPort}`,
+    close: async () => {
+      await gateway.close({ drainMs: 200 });
+      await cluster.close();
+      releasePorts(reserved);
+    },
+  };
+}

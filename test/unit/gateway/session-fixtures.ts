@@ -1,0 +1,64 @@
+// One client session between a raw client and a scripted broker, with handlers that the test gives.
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { ClientSession, type SessionSummary } from '../../../src/gateway/client-session.ts';
+import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
+import type { Route } from '../../../src/gateway/router.ts';
+import { FakeSession } from './read-fixtures.ts';
+import { RawClient, ScriptedBroker } from './wire-fixtures.ts';
+
+export interface SessionUnderTest {
+  readonly broker: ScriptedBroker;
+  readonly client: RawClient;
+  readonly session: ClientSession;
+  /** Set when the session is over. */
+  readonly summaries: readonly SessionSummary[];
+  close(): void;
+}
+
+export async function sessionBetween(options: {
+  handler?: Handler;
+  route?: (apiKey: number) => Route;
+  role?: ListenerRole;
+  keepsFrames?: boolean;
+  requestBytesMax?: number;
+}): Promise<SessionUnderTest> {
+  const role = options.role ?? { kind: 'broker', nodeId: 1 };
+  const handler = options.handler ?? (() => ({ kind: 'forward' }));
+  const broker = await ScriptedBroker.start();
+  const summaries: SessionSummary[] = [];
+  let session: ClientSession | undefined;
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    session = new ClientSession(socket, {
+      role,
+      services: new FakeSession(role).services,
+      router: {
+        route: ({ apiKey }) => options.route?.(apiKey) ?? { kind: 'handler', handler },
+      },
+      connect: () => broker.connect(),
+      onClosed: (summary) => summaries.push(summary),
+      ...(options.requestBytesMax === undefined
+        ? {}
+        : { requestBytesMax: options.requestBytesMax }),
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const accepted = once(server, 'connection');
+  const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true, noDelay: true });
+  const client = new RawClient(socket, { keepsFrames: options.keepsFrames ?? true });
+  await accepted;
+  if (session === undefined) throw new Error('no session was made');
+  return {
+    broker,
+    client,
+    session,
+    summaries,
+    close: () => {
+      socket.destroy();
+      broker.close();
+      server.close();
+    },
+  };
+}
