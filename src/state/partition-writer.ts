@@ -128,7 +128,7 @@ export class PartitionWriter {
     return createProduceRequest({
       transactionalId: producer.transactionalId,
       acks: -1,
-      timeoutMs,
+      timeoutMs: Math.max(1, Math.round(timeoutMs)),
       topicData: [createTopicProduceData({ name: this.#topic, partitionData: [partition] })],
     });
   }
