@@ -117,7 +117,10 @@ export interface MirrorLog {
   /** Answers OffsetForLeaderEpoch from the epochs of stored batches. */
   epochEnd(epoch: number): EpochEnd;
 
-  /** Hides everything from `offset` on from readers until lifted with null (ABORT batches before a commit). */
+  /**
+   * Hides everything from `offset` on from readers until lifted with null (ABORT batches before a
+   * commit). What is already visible stays so. Durable before anything that is appended after it.
+   */
   hold(offset: bigint | null): void;
   /**
    * Cuts the tail: batches that reach to `offset` or above go away; the new end (that of the last batch

@@ -15,6 +15,7 @@ import {
   type DiskFile,
   type DiskSpace,
   type HostProcess,
+  parentPath,
 } from './device.ts';
 
 const calls = {
@@ -188,6 +189,17 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
+async function makeDirectory(path: string): Promise<void> {
+  const first = await fs.promises.mkdir(path, { recursive: true, mode: 0o750 });
+  if (first === undefined) return;
+  // Each name that was made lies in its parent, up to the parent of the first one.
+  const last = parentPath(first);
+  for (let parent = parentPath(path); ; parent = parentPath(parent)) {
+    await syncDirectory(parent);
+    if (parent === last || parent === '/') return;
+  }
+}
+
 async function fileSize(path: string): Promise<number | null> {
   try {
     return (await fs.promises.stat(path)).size;
@@ -207,9 +219,7 @@ export const nodeDisk: Disk = {
   openFile: (path, { create }) => openFile(path, create),
   fileSize,
   list: (path) => attempt('list', path, () => fs.promises.readdir(path)),
-  async makeDirectory(path) {
-    await attempt('make', path, () => fs.promises.mkdir(path, { recursive: true, mode: 0o750 }));
-  },
+  makeDirectory: (path) => attempt('make', path, () => makeDirectory(path)),
   rename: (from, to) => attempt('rename', from, () => fs.promises.rename(from, to)),
   link: (from, to) => attempt('link', to, () => fs.promises.link(from, to)),
   remove: (path) => attempt('remove', path, () => fs.promises.rm(path, { force: true })),

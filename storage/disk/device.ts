@@ -47,7 +47,7 @@ export interface Disk {
   fileSize(path: string): Promise<number | null>;
   /** Names in a directory, without `.` and `..`; NOT_FOUND when it is not there. */
   list(directory: string): Promise<string[]>;
-  /** With its parents; nothing happens when it is there. */
+  /** With its parents, and durable when it resolves; nothing happens when it is there. */
   makeDirectory(path: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
   /** A second name for a file, atomically; EXISTS when the name is taken. */

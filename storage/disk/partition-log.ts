@@ -25,6 +25,7 @@ import { LogCutter } from './log-cutter.ts';
 import { LogDurability } from './log-durability.ts';
 import { LogReader } from './log-reader.ts';
 import type { LogState } from './log-state.ts';
+import { larger } from './offsets.ts';
 import { type RecoveredLog, recoverLog } from './recovery.ts';
 import type { OnReport } from './reports.ts';
 import { Serial } from './serial.ts';
@@ -170,8 +171,10 @@ export class DiskMirrorLog implements MirrorLog {
 
   hold(offset: bigint | null): void {
     this.#assertOpen();
-    if (offset === this.#state.hold) return;
-    this.#state.hold = offset;
+    // What was seen stays visible, also after a restart, which knows the hold and not the past.
+    const hold = offset === null ? null : larger(offset, this.#state.visibleEnd);
+    if (hold === this.#state.hold) return;
+    this.#state.hold = hold;
     this.#durability.markHoldChanged();
     this.#advance();
   }

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { appendDurably, createTestLog, dataBatch, reopenLog } from './fixtures.ts';
+
+test('epochEnd answers from the epochs of stored batches', async () => {
+  const before = await createTestLog({ logStart: 10n });
+  assert.deepEqual(before.log.epochEnd(0), { epoch: -1, endOffset: -1n });
+  await appendDurably(
+    before.log,
+    dataBatch(10n, { epoch: 2 }),
+    dataBatch(11n, { epoch: 2 }),
+    dataBatch(15n, { epoch: 5 }),
+    dataBatch(16n, { epoch: 6 }),
+  );
+  for (const { log } of [before, await reopenLog(before)]) {
+    assert.deepEqual(log.epochEnd(1), { epoch: -1, endOffset: 10n });
+    assert.deepEqual(log.epochEnd(2), { epoch: 2, endOffset: 15n });
+    assert.deepEqual(log.epochEnd(4), { epoch: 2, endOffset: 15n });
+    assert.deepEqual(log.epochEnd(5), { epoch: 5, endOffset: 16n });
+    assert.deepEqual(log.epochEnd(6), { epoch: 6, endOffset: 17n });
+    assert.deepEqual(log.epochEnd(9), { epoch: 6, endOffset: 17n });
+  }
+});
+
+test('R8: the visible epoch is that of durable batches only', async () => {
+  const { log } = await createTestLog();
+  await appendDurably(log, dataBatch(0n, { epoch: 1 }));
+  await log.append(dataBatch(1n, { epoch: 2 }));
+  assert.equal(log.lastEpoch, 2);
+  assert.equal(log.visibleEpoch, 1);
+  assert.deepEqual(log.epochEnd(2), { epoch: 1, endOffset: 1n });
+  await log.flush();
+  assert.equal(log.visibleEpoch, 2);
+});
+
+test('the epoch of a deleted head is kept, also over a restart', async () => {
+  const before = await createTestLog();
+  await appendDurably(before.log, dataBatch(0n, { epoch: 1 }), dataBatch(1n, { epoch: 4 }));
+  await before.log.deleteHead(2n);
+  const after = await reopenLog(before, { powerCut: true });
+  for (const { log } of [before, after]) {
+    assert.equal(log.lastEpoch, 4);
+    assert.equal(log.visibleEpoch, 4);
+    assert.deepEqual(log.epochEnd(4), { epoch: 4, endOffset: 2n });
+  }
+  await appendDurably(after.log, dataBatch(2n, { epoch: 6 }));
+  assert.deepEqual(after.log.epochEnd(3), { epoch: -1, endOffset: 2n });
+  assert.deepEqual(after.log.epochEnd(4), { epoch: 4, endOffset: 2n });
+});
+
+test('offsets that were jumped over leave no epoch to be compared with', async () => {
+  const before = await createTestLog();
+  await appendDurably(before.log, dataBatch(0n, { epoch: 4 }));
+  await before.log.deleteHead(100n);
+  for (const { log } of [before, await reopenLog(before)]) {
+    assert.equal(log.lastEpoch, -1);
+    assert.equal(log.end, 100n);
+  }
+});
+
+test('a truncation takes epochs back', async () => {
+  const { log } = await createTestLog();
+  await appendDurably(log, dataBatch(0n, { epoch: 1 }), dataBatch(1n, { epoch: 2 }));
+  await log.truncate(1n);
+  assert.equal(log.lastEpoch, 1);
+  assert.equal(log.visibleEpoch, 1);
+  await appendDurably(log, dataBatch(1n, { epoch: 1 }));
+  assert.deepEqual(log.epochEnd(2), { epoch: 1, endOffset: 2n });
+});
