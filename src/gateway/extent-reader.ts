@@ -9,7 +9,7 @@ import type { MirrorExtent } from '../timeline/timeline.ts';
 import type { GatewayServices } from './handler.ts';
 
 export interface ExtentRead {
-  readonly log: MirrorLog | null;
+  readonly log: MirrorLog;
   readonly extent: MirrorExtent;
   /** In a closed extent: below its end. */
   readonly offset: bigint;
@@ -49,7 +49,6 @@ function failed(errorCode: number, logStartOffset = -1n): ExtentAnswer {
 /** @throws StorageError; see `storageErrorCode` for what clients are told then */
 export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
   const { log, extent, offset } = read;
-  if (log === null) return unreadable;
   if (offset < log.logStart || offset > (extent.end ?? log.end)) {
     return failed(ErrorCode.OFFSET_OUT_OF_RANGE, log.logStart);
   }

@@ -259,6 +259,10 @@ test('ordinary topics are forwarded, mirrors and doubtful topics are not', async
   const before = asked(session).length;
   session.directory.put({ name: 'orders', mode: 'mirror', log: copy() });
   assert.equal(summary(await ask(session, -1n)), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(
+    summary(await ask(session, -1n, { partition: 4 })),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+  );
   session.directory.isSettled = false;
   const doubtful = await ask(session, -1n, { name: 'ordinary' });
   assert.equal(summary(doubtful), ErrorCode.NOT_LEADER_OR_FOLLOWER);

@@ -167,6 +167,14 @@ test('a last fetched epoch that ended earlier is a divergence, not records', asy
   assert.ok((same.records?.length ?? 0) > 0);
 });
 
+test('what is stored but not durable yet is no divergence: the client only waits', async () => {
+  const log = new MemoryMirrorLog(0n, batch(0n, 4, { epoch: 1 }), batch(4n, 4, { epoch: 1 }));
+  log.durableLimit = 4n;
+  const data = only(await fetch(onLinkNode(log, 1), { fetchOffset: 8n, lastFetchedEpoch: 1 }));
+  assert.equal(data.errorCode, ErrorCode.NONE);
+  assert.equal(data.divergingEpoch.epoch, -1);
+});
+
 test('R19: a log that is not there or cannot be read is 56, never out of range or empty', async () => {
   const missing = only(await fetch(onLinkNode(null), { fetchOffset: 0n }));
   assert.equal(missing.errorCode, ErrorCode.KAFKA_STORAGE_ERROR);

@@ -375,6 +375,16 @@ test('R3: a mirror asked for at a virtual broker is redirected, the shell never 
   }
 });
 
+test('R3: a partition that we do not know yet is a mirror too while its topic is one', async () => {
+  for (const mode of ['mirror', 'switching'] as const) {
+    const session = virtualBroker();
+    session.directory.put({ name: 'orders', mode, log: copy() });
+    const { response } = await fetch(session, [{ partition: 7, fetchOffset: 0n }]);
+    assert.equal(partition(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+    assert.deepEqual(fetchesSeen(session), []);
+  }
+});
+
 test('R8: a leader epoch before V0 is fenced by us, with the new leader', async () => {
   const session = virtualBroker();
   for (const fetchOffset of [60n, 103n]) {
