@@ -10,7 +10,7 @@ import { systemClock } from './link/context.ts';
 import { startLinks } from './link/start.ts';
 import { Events } from './observe/events.ts';
 import { Health } from './observe/health.ts';
-import { createLogger, type Logger, logEvents } from './observe/log.ts';
+import { createLogger, type Logger, logConnection, logEvents } from './observe/log.ts';
 import { createMetrics } from './observe/metrics.ts';
 import { destinationClusterId, inspectDirectory, openStorage } from './startup.ts';
 import { formatExport } from './state/export-file.ts';
@@ -63,9 +63,9 @@ type Parts = Awaited<ReturnType<typeof openParts>>;
 /** Destination, state, storage, links, gateway: what serves clients and mirrors. */
 async function openParts(
   config: CausewayConfig,
-  options: { acceptLoss: boolean; events: Events; opened: Opened },
+  options: { acceptLoss: boolean; events: Events; logger: Logger; opened: Opened },
 ) {
-  const { acceptLoss, events, opened } = options;
+  const { acceptLoss, events, logger, opened } = options;
   const destination = connectDestination(config);
   opened.add('client of the destination', () => destination.close());
   const clusterId = await destinationClusterId(destination);
@@ -99,6 +99,7 @@ async function openParts(
       save: (ports) => state.commit([{ put: { kind: 'node-ports', ports } }]),
     },
     events,
+    onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());
   return { config, events, destination, clusterId, state, storage, links, gateway };
@@ -211,7 +212,7 @@ export async function startCauseway(
   try {
     events.info('starting', `Causeway ${version} starts.`, { version, pid: process.pid });
     const acceptLoss = options.acceptLoss ?? false;
-    const parts = await openParts(config, { acceptLoss, events, opened });
+    const parts = await openParts(config, { acceptLoss, events, logger, opened });
     const admin = await startAdminServer(adminServices(parts, opened), config.admin);
     opened.add('admin API', () => admin.close());
     events.info('started', `Causeway serves cluster ${parts.clusterId}.`, {

@@ -1,8 +1,9 @@
 // The log: one JSON line on stdout for each event that matters, none per request. A subscriber of Events;
-// nothing else in the service writes log lines. Invariant: `event` is a stable name, and no secret passes.
+// besides, one line for each client connection opened and closed, which is no event: thousands of clients
+// would push everything else out of the ring. Invariant: `event` is a stable name, and no secret passes.
 import { type Logger, pino } from 'pino';
 import type { CausewayConfig } from '../config/config.ts';
-import type { Events, ServiceEvent } from './events.ts';
+import type { EventFields, Events } from './events.ts';
 import { scrubSecrets } from './scrub.ts';
 
 export type { Logger } from 'pino';
@@ -34,9 +35,12 @@ export function createLogger(options: LoggerOptions): Logger {
   );
 }
 
-function line(event: ServiceEvent): Record<string, unknown> {
-  const fields: Record<string, unknown> = { event: event.event, id: event.id };
-  for (const [key, value] of Object.entries(event.fields)) {
+function line(
+  head: Readonly<Record<string, unknown>>,
+  values: EventFields,
+): Record<string, unknown> {
+  const fields: Record<string, unknown> = { ...head };
+  for (const [key, value] of Object.entries(values)) {
     // Names that the line itself needs are kept apart, so that no field can pass for one of them.
     const name = key in fields || key === 'level' || key === 'message' ? `field_${key}` : key;
     fields[name] = typeof value === 'string' ? scrubSecrets(value) : value;
@@ -47,6 +51,17 @@ function line(event: ServiceEvent): Record<string, unknown> {
 /** Writes every event from now on. Returns the function that stops it. */
 export function logEvents(events: Events, logger: Logger): () => void {
   return events.subscribe((event) => {
-    logger[event.level](line(event), scrubSecrets(event.message));
+    const head = { event: event.event, id: event.id };
+    logger[event.level](line(head, event.fields), scrubSecrets(event.message));
   });
+}
+
+/** Writes the line of a client connection. */
+export function logConnection(
+  logger: Logger,
+  phase: 'opened' | 'closed',
+  connection: EventFields,
+): void {
+  const event = `connection_${phase}`;
+  logger.info(line({ event }, connection), `Connection of ${connection.client} ${phase}.`);
 }

@@ -27,6 +27,8 @@ export interface MetricsOptions {
   readonly partitions: boolean;
 }
 
+const delayResolutionMs = 10;
+
 const linkUpStates = new Set<LinkStatus['linkState']>(['ACTIVE', 'PAUSED']);
 
 /** Everything that one scrape reads, read once. */
@@ -63,7 +65,7 @@ class MetricsCollector {
   constructor(sources: MetricsSources, options: MetricsOptions) {
     this.#sources = sources;
     this.#options = options;
-    this.#delay = monitorEventLoopDelay({ resolution: 20 });
+    this.#delay = monitorEventLoopDelay({ resolution: delayResolutionMs });
     this.#delay.enable();
     this.#taskErrors = new Counter({
       name: 'causeway_task_errors_total',
@@ -262,12 +264,13 @@ class MetricsCollector {
   }
 
   #fillLoopDelay(gauge: Gauge): void {
-    const nanoseconds = 1e-9;
+    // What is measured is the time between two ticks of a timer, which is its period at least.
+    const late = (nanoseconds: number): number =>
+      Math.max(0, nanoseconds / 1e9 - delayResolutionMs / 1000);
     for (const quantile of [0.5, 0.99]) {
-      const value = this.#delay.percentile(quantile * 100) * nanoseconds;
-      gauge.set({ quantile: String(quantile) }, value);
+      gauge.set({ quantile: String(quantile) }, late(this.#delay.percentile(quantile * 100)));
     }
-    gauge.set({ quantile: '1' }, this.#delay.max * nanoseconds);
+    gauge.set({ quantile: '1' }, late(this.#delay.max));
     this.#delay.reset();
   }
 

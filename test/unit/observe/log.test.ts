@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Events } from '../../../src/observe/events.ts';
-import { createLogger, logEvents } from '../../../src/observe/log.ts';
+import { createLogger, logConnection, logEvents } from '../../../src/observe/log.ts';
 import { scrubSecrets } from '../../../src/observe/scrub.ts';
 
 function recorded(level: 'info' | 'warn' = 'info'): {
@@ -35,6 +35,17 @@ test('an event becomes one line with its name, level, message and fields', () =>
     n: 3,
     message: 'The source of link dr does not answer.',
   });
+});
+
+test('a connection is one line when it opens and one when it closes', () => {
+  const lines: Record<string, unknown>[] = [];
+  const target = { write: (text: string) => void lines.push(JSON.parse(text)) };
+  const logger = createLogger({ level: 'info', name: 'test', target });
+  logConnection(logger, 'closed', { client: '10.0.0.1:5000', bytesFromClient: 7 });
+  assert.equal(lines.length, 1);
+  assert.equal(lines[0]?.event, 'connection_closed');
+  assert.equal(lines[0]?.bytesFromClient, 7);
+  assert.equal(lines[0]?.message, 'Connection of 10.0.0.1:5000 closed.');
 });
 
 test('the level of the configuration holds', () => {
