@@ -34,7 +34,7 @@ const handled: readonly Row[] = [
   [ApiKey.ListOffsets, 1, 11, 'answered along the timeline'],
   [ApiKey.Metadata, 0, 13, 'addresses, link node, leaders and epochs of our topics'],
   [ApiKey.OffsetFetch, 1, 10, 'committed epochs above the advertised one become -1'],
-  [ApiKey.FindCoordinator, 0, 6, 'addresses'],
+  [ApiKey.FindCoordinator, 0, 6, 'addresses of coordinators'],
   [ApiKey.ListGroups, 0, 5, 'empty at the link node: clients ask every node and merge'],
   [ApiKey.ApiVersions, 0, 5, 'intersection with this table; cluster and node id checked here'],
   [ApiKey.CreateTopics, 2, 7, 'our own topics and pending mirrors refused'],
