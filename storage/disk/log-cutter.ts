@@ -133,7 +133,9 @@ export class LogCutter {
   /** The start moves up within the log; segments that lie wholly below it are let go. */
   async #moveStart(logStart: bigint): Promise<readonly Segment[]> {
     const { state, durability, onChanged } = this.#options;
-    state.headEpoch = state.epochs.epochBelow(logStart);
+    const headEpoch = state.epochs.epochBelow(logStart);
+    await durability.saveCheckpoint({ logStart, headEpoch });
+    state.headEpoch = headEpoch;
     state.logStart = logStart;
     state.generation += 1;
     const first = state.segmentIndexFor(logStart);
@@ -142,7 +144,6 @@ export class LogCutter {
     state.epochs.trimHead(logStart);
     state.transactions.trimHead(logStart);
     if (state.advance()) onChanged();
-    await durability.saveCheckpoint();
     return removed;
   }
 
@@ -154,7 +155,10 @@ export class LogCutter {
     const { state, durability, onChanged } = this.#options;
     const fresh = await this.#freshSegment(logStart);
     const jumped = logStart > state.end;
-    state.headEpoch = jumped ? -1 : state.epochs.lastEpoch;
+    const headEpoch = jumped ? -1 : state.epochs.lastEpoch;
+    // Nobody may hear of the new end before it is durable.
+    await durability.saveCheckpoint({ logStart, headEpoch, durableEnd: logStart });
+    state.headEpoch = headEpoch;
     if (jumped) state.epochs.clear();
     const removed = state.segments.filter(({ path }) => path !== fresh.path);
     state.segments = [fresh];
@@ -164,7 +168,6 @@ export class LogCutter {
     state.epochs.trimHead(logStart);
     state.transactions.clear();
     if (state.advance()) onChanged();
-    await durability.saveCheckpoint();
     return removed;
   }
 

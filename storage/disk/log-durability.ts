@@ -7,7 +7,7 @@
 
 import type { Clock } from '../clock.ts';
 import { StorageError } from '../errors.ts';
-import type { Checkpoint } from './checkpoint.ts';
+import type { Checkpoint, CheckpointState } from './checkpoint.ts';
 import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileLease } from './file-table.ts';
@@ -89,12 +89,12 @@ export class LogDurability implements Flushable {
     return this.#flushes.run(step);
   }
 
-  /** Writes and syncs the checkpoint; only inside `exclusive`. */
-  async saveCheckpoint(): Promise<void> {
+  /** Writes and syncs the checkpoint, as it is about to become; only inside `exclusive`. */
+  async saveCheckpoint(changes: Partial<CheckpointState> = {}): Promise<void> {
     const { state, checkpoint, clock } = this.#options;
     this.#holdUnsaved = false;
     try {
-      await checkpoint.write(state.checkpoint(), { sync: true });
+      await checkpoint.write({ ...state.checkpoint(), ...changes }, { sync: true });
     } catch (error) {
       throw this.fail(error);
     }

@@ -1,0 +1,407 @@
+// The mirror log against a naive one, under random operations, with the disk's power cut at random
+// and at every step. What must hold after a crash: everything up to the durable end is identical,
+// nothing is there that was not appended, and the log opens. A failure prints fast-check's seed.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { MirrorLog } from '../../storage/mirror-log.ts';
+import {
+  createTestLog,
+  logId,
+  ManualClock,
+  openTestStorage,
+  readAll,
+  type TestLog,
+} from '../unit/storage/fixtures.ts';
+import { type BatchPlan, type NaiveBatch, NaiveLog } from '../unit/storage/naive-log.ts';
+import { SimulatedDisk, seededRandom } from '../unit/storage/simulated-disk.ts';
+
+type Step =
+  | { readonly op: 'append'; readonly batches: readonly BatchPlan[] }
+  | { readonly op: 'flush' | 'tick' | 'restart' }
+  | { readonly op: 'lift' }
+  | { readonly op: 'truncate' | 'deleteHead' | 'jump' | 'hold'; readonly at: number }
+  | { readonly op: 'read'; readonly at: number; readonly to: number; readonly bytesMax: number };
+
+const batchPlan: fc.Arbitrary<BatchPlan> = fc.record({
+  gap: fc.constantFrom(0, 0, 0, 1, 5),
+  records: fc.integer({ min: 1, max: 4 }),
+  epochStep: fc.constantFrom(0, 0, 0, 1, 2),
+  kind: fc.constantFrom('data', 'data', 'transaction', 'transaction', 'ABORT', 'COMMIT'),
+  producerId: fc.integer({ min: 1, max: 3 }),
+  time: fc.integer({ min: 0, max: 30 }),
+  valueBytes: fc.constantFrom(0, 10, 300, 6000),
+});
+const fraction = fc.integer({ min: 0, max: 100 });
+const appendStep = fc.record({
+  op: fc.constant('append' as const),
+  batches: fc.array(batchPlan, { minLength: 1, maxLength: 4 }),
+});
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 8, arbitrary: appendStep },
+  { weight: 5, arbitrary: fc.record({ op: fc.constantFrom('flush', 'tick') }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('restart' as const) }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('lift' as const) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      op: fc.constantFrom('truncate', 'deleteHead', 'deleteHead', 'jump', 'hold'),
+      at: fraction,
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      op: fc.constant('read' as const),
+      at: fraction,
+      to: fraction,
+      bytesMax: fc.constantFrom(1, 200, 5000, 100_000),
+    }),
+  },
+);
+
+/** How many times the usual number of runs: for long soaks. */
+const scale = Number(process.env['CAUSEWAY_PROPERTY_SCALE'] ?? 1);
+
+const storageOptions = { segmentBytesMax: 3000, handlesMax: 2 };
+
+function between(low: bigint, high: bigint, percent: number): bigint {
+  return low + ((high - low) * BigInt(percent)) / 100n;
+}
+
+/** Offsets that an operation is about, from the model's state before it. */
+function targetOf(model: NaiveLog, each: { op: string; at: number }): bigint {
+  if (each.op === 'truncate') return between(model.logStart, model.end, each.at);
+  if (each.op === 'deleteHead') return between(model.logStart, model.visibleEnd, each.at);
+  if (each.op === 'jump') return model.end + BigInt(each.at % 4);
+  return between(model.logStart, model.end + 5n, each.at);
+}
+
+/** What may be found after a crash, beyond what the model says. */
+interface InFlight {
+  batches: readonly NaiveBatch[];
+  truncatedTo: bigint | null;
+  startMovedTo: bigint | null;
+  /** A hold that was set but that nothing has been appended above yet. */
+  holdIsNew: boolean;
+}
+
+class Run {
+  log: MirrorLog;
+  opened: TestLog;
+  readonly model: NaiveLog;
+  readonly inFlight: InFlight = {
+    batches: [],
+    truncatedTo: null,
+    startMovedTo: null,
+    holdIsNew: false,
+  };
+
+  constructor(opened: TestLog, logStart: bigint) {
+    this.opened = opened;
+    this.log = opened.log;
+    this.model = new NaiveLog(logStart);
+  }
+
+  async step(each: Step): Promise<void> {
+    const { log, model, inFlight } = this;
+    switch (each.op) {
+      case 'append': {
+        const batches = model.plan(each.batches);
+        inFlight.batches = batches;
+        await log.append(Buffer.concat(batches.map(({ bytes }) => bytes)));
+        inFlight.batches = [];
+        inFlight.holdIsNew = false;
+        model.append(batches);
+        break;
+      }
+      case 'tick':
+      case 'flush':
+        if (each.op === 'tick') this.opened.clock.advance(50);
+        await log.flush();
+        model.flush();
+        inFlight.holdIsNew = false;
+        break;
+      case 'truncate': {
+        const offset = targetOf(model, each);
+        inFlight.truncatedTo = offset;
+        await log.truncate(offset);
+        inFlight.truncatedTo = null;
+        model.truncate(offset);
+        break;
+      }
+      case 'deleteHead':
+      case 'jump': {
+        const offset = targetOf(model, each);
+        inFlight.startMovedTo = offset;
+        await log.deleteHead(offset);
+        inFlight.startMovedTo = null;
+        model.deleteHead(offset);
+        break;
+      }
+      case 'hold':
+        this.#hold(targetOf(model, each));
+        break;
+      case 'lift':
+        this.#hold(null);
+        break;
+      case 'restart':
+        await this.opened.storage.close();
+        await this.reopen(this.opened.disk);
+        model.flush();
+        break;
+      case 'read':
+        await this.#read(each);
+        break;
+    }
+  }
+
+  #hold(offset: bigint | null): void {
+    this.inFlight.holdIsNew = true;
+    this.log.hold(offset);
+    this.model.setHold(offset);
+  }
+
+  async reopen(disk: SimulatedDisk): Promise<void> {
+    const opened = await openTestStorage({ disk, clock: new ManualClock(), ...storageOptions });
+    assert.equal(opened.storage.refusal, null);
+    this.log = await opened.storage.open(logId);
+    this.opened = { ...opened, log: this.log };
+  }
+
+  async #read(each: { at: number; to: number; bytesMax: number }): Promise<void> {
+    const { log, model } = this;
+    const offset = between(model.logStart, model.visibleEnd, each.at);
+    const endOffset = between(offset, model.visibleEnd + 2n, each.to);
+    const { bytesMax } = each;
+    const result = await log.read(offset, { bytesMax, atLeastOneBatch: true, endOffset });
+    const expected = model.read(offset, bytesMax, endOffset);
+    const got = Buffer.concat(result.chunks);
+    // A read may end early, at the end of a segment; never with nothing, and never with more.
+    let whole = Buffer.alloc(0);
+    let count = 0;
+    for (const { bytes } of expected) {
+      if (whole.length >= got.length) break;
+      whole = Buffer.concat([whole, bytes]);
+      count += 1;
+    }
+    assert.deepEqual(got, whole);
+    assert.equal(result.bytes, got.length);
+    if (expected.length > 0) assert.ok(got.length > 0, 'a read must make progress');
+    assert.equal(result.baseOffset, expected[0]?.base ?? offset);
+    assert.equal(result.nextOffset, expected[count - 1]?.next ?? offset);
+  }
+
+  /** Everything that the log says, against the model. */
+  async compare(): Promise<void> {
+    const { log, model } = this;
+    assert.equal(log.logStart, model.logStart, 'logStart');
+    assert.equal(log.end, model.end, 'end');
+    assert.equal(log.durableEnd, model.durableEnd, 'durableEnd');
+    assert.equal(log.visibleEnd, model.visibleEnd, 'visibleEnd');
+    assert.equal(log.lastEpoch, model.lastEpoch, 'lastEpoch');
+    assert.equal(log.visibleEpoch, model.visibleEpoch(), 'visibleEpoch');
+    // A transaction that lost its first batches with the head may hold readers back longer.
+    const stable = log.lastStableOffset;
+    assert.ok(stable <= model.lastStableOffset(), 'lastStableOffset too high');
+    if (model.headEpoch < 0) assert.equal(stable, model.lastStableOffset(), 'lastStableOffset');
+    const visible = model.visible();
+    assert.deepEqual(await readAll(log, 2000), Buffer.concat(visible.map(({ bytes }) => bytes)));
+    await this.#compareOutcomes();
+    for (const time of [0n, 7n, 20n, 31n, 40n]) {
+      assert.deepEqual(await log.offsetForTimestamp(time), model.offsetForTimestamp(time));
+    }
+    assert.deepEqual(await log.offsetOfMaxTimestamp(), model.offsetOfMaxTimestamp());
+    const epochs = [...new Set(visible.map(({ epoch }) => epoch))];
+    for (const epoch of epochs) {
+      const higher = visible.find((batch) => batch.epoch > epoch);
+      const endOffset = higher?.base ?? model.visibleEnd;
+      assert.deepEqual(log.epochEnd(epoch), { epoch, endOffset });
+    }
+  }
+
+  /** What a read_committed reader of any range would drop, against each batch's true outcome. */
+  async #compareOutcomes(): Promise<void> {
+    const { log, model } = this;
+    const from = between(model.logStart, model.visibleEnd, 30);
+    for (const start of [model.logStart, from]) {
+      const aborted = await log.abortedTransactions(start, log.lastStableOffset);
+      for (const batch of model.visible()) {
+        if (batch.producerId === null || batch.control !== null) continue;
+        if (batch.next <= start || batch.base >= log.lastStableOffset) continue;
+        const dropped = aborted.some(
+          ({ producerId, firstOffset, lastOffset }) =>
+            producerId === batch.producerId &&
+            firstOffset <= batch.base &&
+            batch.base <= lastOffset,
+        );
+        assert.equal(dropped, model.outcome(batch) === 'ABORT', `batch ${batch.base}`);
+      }
+    }
+  }
+
+  /** After a power cut: opens the log (cutting power again if asked) and compares. */
+  async recover(againAfter: readonly number[]): Promise<void> {
+    const { model, inFlight } = this;
+    const durableEnd = this.log.durableEnd;
+    let disk = this.opened.disk.powerCut();
+    for (const steps of againAfter) {
+      disk.crashAfter(steps);
+      try {
+        await this.reopen(disk);
+      } catch (error) {
+        assert.match(String(error), /crash/i);
+      }
+      disk = disk.powerCut();
+    }
+    await this.reopen(disk);
+    const { log } = this;
+    const possible = [...model.batches, ...inFlight.batches];
+    const moved = inFlight.startMovedTo !== null && log.logStart === inFlight.startMovedTo;
+    if (!moved) assert.equal(log.logStart, model.logStart, 'logStart after the crash');
+    const promised =
+      inFlight.truncatedTo === null || inFlight.truncatedTo > durableEnd
+        ? durableEnd
+        : (possible.findLast(({ next }) => next <= (inFlight.truncatedTo ?? 0n))?.next ??
+          model.logStart);
+    assert.ok(log.end >= promised, `ends at ${log.end}, ${promised} was durable`);
+    if (!inFlight.holdIsNew) assert.equal(log.heldFrom, model.hold, 'hold after the crash');
+    log.hold(null);
+    const kept = possible.filter(({ next }) => next > log.logStart && next <= log.end);
+    assert.deepEqual(await readAll(log), Buffer.concat(kept.map(({ bytes }) => bytes)));
+    const last = kept.at(-1)?.next ?? log.logStart;
+    assert.equal(log.end, last, 'nothing beyond what was appended');
+    this.#adopt(kept, moved);
+  }
+
+  /** The model goes on from what the crash has left. */
+  #adopt(kept: readonly NaiveBatch[], moved: boolean): void {
+    const { model, inFlight, log } = this;
+    if (moved) model.deleteHead(log.logStart);
+    model.batches = [...kept];
+    model.durableEnd = model.end;
+    model.visibleEnd = model.end;
+    model.hold = null;
+    Object.assign(inFlight, {
+      batches: [],
+      truncatedTo: null,
+      startMovedTo: null,
+      holdIsNew: true,
+    });
+  }
+}
+
+async function startRun(seed: number, logStart: bigint): Promise<Run> {
+  const disk = new SimulatedDisk(seededRandom(seed));
+  return new Run(await createTestLog({ disk, logStart, ...storageOptions }), logStart);
+}
+
+test('R1: the log answers as a naive one does, whatever is done to it', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.integer(), async (steps, seed) => {
+      const run = await startRun(seed, 3n);
+      for (const each of steps) {
+        await run.step(each);
+        await run.compare();
+      }
+    }),
+    { numRuns: 150 * scale },
+  );
+});
+
+test('R1, R11, R19: a power cut at any moment costs nothing that was durable', async () => {
+  const cuts = fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 2 });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 1, maxLength: 30 }),
+      fc.integer({ min: 0, max: 120 }),
+      cuts,
+      fc.integer(),
+      async (steps, crashAfter, againAfter, seed) => {
+        const run = await startRun(seed, 0n);
+        await crashWithin(run, steps, crashAfter, againAfter);
+        for (const each of steps) await run.step(each);
+        await run.compare();
+      },
+    ),
+    { numRuns: 400 * scale },
+  );
+});
+
+async function crashWithin(
+  run: Run,
+  steps: readonly Step[],
+  crashAfter: number,
+  againAfter: readonly number[],
+): Promise<boolean> {
+  run.opened.disk.crashAfter(crashAfter);
+  let crashed = false;
+  for (const each of steps) {
+    try {
+      await run.step(each);
+    } catch (error) {
+      assert.match(String(error), /crash/i, String(error instanceof Error ? error.stack : error));
+      crashed = true;
+      break;
+    }
+  }
+  await run.recover(againAfter);
+  return crashed;
+}
+
+const script: readonly Step[] = [
+  ...[0, 1, 2].map(
+    (index): Step => ({
+      op: 'append',
+      batches: [
+        plan({ kind: 'data', valueBytes: 1200 }),
+        plan({ kind: 'transaction', producerId: index + 1 }),
+        plan({ kind: 'data', valueBytes: 1200, epochStep: 1 }),
+      ],
+    }),
+  ),
+  { op: 'flush' },
+  { op: 'append', batches: [plan({ valueBytes: 900 }), plan({ gap: 3 })] },
+  { op: 'truncate', at: 60 },
+  { op: 'append', batches: [plan({ valueBytes: 2500 }), plan({ valueBytes: 2500 })] },
+  { op: 'tick' },
+  { op: 'deleteHead', at: 50 },
+  { op: 'hold', at: 95 },
+  { op: 'append', batches: [plan({ kind: 'ABORT', producerId: 1, epochStep: 1 })] },
+  { op: 'flush' },
+  { op: 'truncate', at: 99 },
+  { op: 'lift' },
+  { op: 'append', batches: [plan({})] },
+  { op: 'flush' },
+  { op: 'jump', at: 2 },
+  { op: 'append', batches: [plan({ valueBytes: 3000 }), plan({})] },
+  { op: 'flush' },
+];
+
+function plan(options: Partial<BatchPlan>): BatchPlan {
+  return {
+    gap: 0,
+    records: 2,
+    epochStep: 0,
+    kind: 'data',
+    producerId: 1,
+    time: 10,
+    valueBytes: 50,
+    ...options,
+  };
+}
+
+test('R1, R11, R19: a power cut at every single step of a script', async () => {
+  for (let seed = 1; seed <= 12; seed++) {
+    for (let crashAfter = 0; ; crashAfter++) {
+      const run = await startRun(seed, 0n);
+      try {
+        if (!(await crashWithin(run, script, crashAfter, []))) break;
+      } catch (error) {
+        console.error(`seed ${seed}, power cut after step ${crashAfter}`);
+        throw error;
+      }
+    }
+  }
+});
