@@ -224,7 +224,7 @@ export class KafkaCluster {
 async function format(parts: ClusterParts, slot: BrokerSlot, clusterId: string): Promise<void> {
   const config = path.join(slot.directory, 'server.properties');
   const args = [...parts.javaFlags, 'kafka.tools.StorageTool', 'format'];
-  await run('java', [...args, '-t', clusterId, '-c', config], { timeout: 60_000 });
+  await run('java', [...args, `--cluster-id=${clusterId}`, '-c', config], { timeout: 60_000 });
 }
 
 async function startZooKeeper(parts: ClusterParts, port: number): Promise<void> {
