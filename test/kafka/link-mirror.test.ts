@@ -1,0 +1,340 @@
+// Mirrors on real brokers: made, fetched byte for byte, paused, grown, followed when the source's log start
+// moves, stopped loudly when the source is recreated, taken up after a restart.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { LinkError } from '../../src/link/service.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import {
+  createTopic,
+  deleteRecords,
+  deleteTopic,
+  growTopic,
+  LinkWorld,
+  produce,
+  Transaction,
+} from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({ name: 'destination' }),
+  ]);
+  world = await new LinkWorld({ source, destination }).open();
+  await world.createLink('dr');
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+async function mirroredBatches(topic: string, partition: number): Promise<Buffer> {
+  const log = world.directory.byName(topic)?.partition(partition)?.log;
+  assert.ok(log, 'the mirror log is open');
+  const chunks: Buffer[] = [];
+  let offset = log.logStart;
+  while (offset < log.visibleEnd) {
+    const read = await log.read(offset, { bytesMax: 1 << 20, atLeastOneBatch: true });
+    chunks.push(...read.chunks);
+    assert.ok(read.nextOffset > offset, 'a read goes on');
+    offset = read.nextOffset;
+  }
+  return Buffer.concat(chunks);
+}
+
+async function assertIdentical(topic: string, partition: number): Promise<void> {
+  const batches = await readBatches(world.source, topic, partition);
+  const expected = Buffer.concat(batches.map(({ bytes }) => bytes));
+  const actual = await mirroredBatches(topic, partition);
+  assert.ok(expected.equals(actual), `${topic}-${partition}: ${expected.length} bytes`);
+}
+
+function isLinkError(code: string, pattern = /./) {
+  return (error: unknown): boolean => {
+    assert.ok(error instanceof LinkError, String(error));
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, pattern);
+    return true;
+  };
+}
+
+describe('links', () => {
+  test('are refused with the cause', async () => {
+    const base = { validateOnly: false, actor: 'test' };
+    const servers = { 'bootstrap.servers': source.bootstrap };
+    const { service } = world;
+    await assert.rejects(
+      service.createLink({ ...base, name: 'dr', configs: servers }),
+      isLinkError('LINK_EXISTS'),
+    );
+    await assert.rejects(
+      service.createLink({ ...base, name: 'bad', configs: { ...servers, 'no.such': '1' } }),
+      isLinkError('INVALID_CONFIG', /no\.such/),
+    );
+    await assert.rejects(
+      service.createLink({ ...base, name: 'bad', configs: servers, sourceClusterId: 'wrong' }),
+      isLinkError('CLUSTER_ID_MISMATCH', /wrong/),
+    );
+    await assert.rejects(
+      service.createLink({
+        ...base,
+        name: 'self',
+        configs: { 'bootstrap.servers': destination.bootstrap },
+      }),
+      isLinkError('CLUSTER_ID_MISMATCH', /itself/),
+    );
+    await assert.rejects(
+      service.createLink({
+        ...base,
+        name: 'dead',
+        configs: { 'bootstrap.servers': '127.0.0.1:1', 'request.timeout.ms': '1000' },
+      }),
+      isLinkError('SOURCE_UNREACHABLE'),
+    );
+    assert.deepEqual(
+      service.listLinks().map(({ record }) => record.name),
+      ['dr'],
+    );
+  });
+
+  test('validate only stores nothing', async () => {
+    const configs = {
+      'bootstrap.servers': source.bootstrap,
+      'address.map': Object.entries(source.addressMap)
+        .map((entry) => entry.join('='))
+        .join(','),
+    };
+    const { record } = await world.service.createLink({
+      name: 'trial',
+      configs,
+      validateOnly: true,
+      actor: 'test',
+    });
+    assert.equal(record.sourceClusterId, source.clusterId);
+    assert.equal(world.state.view.links.has('trial'), false);
+  });
+});
+
+describe('a mirror', () => {
+  test('is identical to its source, transactions included (R1)', async () => {
+    const topic = uniqueName('exact');
+    await createTopic(world.source, topic, {
+      partitions: 3,
+      configs: { 'retention.ms': '123456789', 'min.insync.replicas': '1' },
+    });
+    for (const partition of [0, 1]) {
+      await produce(world.source, { topic, partition }, ['a', 'b', 'c']);
+    }
+    const status = await world.createMirror('dr', topic);
+    assert.equal(status.state, 'ACTIVE');
+    assert.equal(status.partitions.length, 3);
+    const transaction = new Transaction(world.source, uniqueName('txn'));
+    for (const outcome of ['commit', 'abort', 'commit'] as const) {
+      await transaction.begin(topic, [0, 2]);
+      for (const partition of [0, 2]) {
+        await produce(world.source, { topic, partition, transaction }, ['x', 'y']);
+      }
+      await transaction.end(outcome);
+    }
+    await produce(world.source, { topic, partition: 1 }, ['d']);
+    await world.caughtUp(topic, [12n, 4n, 9n]);
+    for (const partition of [0, 1, 2]) await assertIdentical(topic, partition);
+    const view = world.directory.byName(topic);
+    assert.equal(view?.mode, 'mirror');
+    assert.equal(view?.partition(0)?.log?.lastStableOffset, 12n);
+    assert.ok((view?.partition(0)?.advertisedEpoch ?? -1) >= 0);
+  });
+
+  test('shows lag as known and zero, and the link as in contact', async () => {
+    const [mirror] = world.service.listMirrors('dr');
+    assert.ok(mirror, 'a mirror of the tests before');
+    await until('a sample', () => {
+      const found = world.service.describeMirror(mirror.name);
+      return found.partitions.every((partition) => partition.lagRecords === 0n);
+    });
+    const link = world.service.describeLink('dr');
+    assert.equal(link.linkState, 'ACTIVE');
+    assert.ok(link.rpoSeconds !== null && link.rpoSeconds < 5, `${link.rpoSeconds}`);
+    assert.ok(Date.now() - link.lastContactTimeMs < 5_000);
+  });
+
+  test('is refused over an existing topic, an internal one, or none', async () => {
+    const topic = uniqueName('taken');
+    await createTopic(world.source, topic);
+    await createTopic(world.destination, topic);
+    await assert.rejects(world.createMirror('dr', topic), isLinkError('TOPIC_EXISTS'));
+    assert.equal(world.directory.byName(topic), undefined);
+    await assert.rejects(
+      world.createMirror('dr', '__consumer_offsets'),
+      isLinkError('INVALID_NAME'),
+    );
+    await assert.rejects(world.createMirror('dr', '__causeway_x'), isLinkError('INVALID_NAME'));
+    await assert.rejects(
+      world.createMirror('dr', uniqueName('none')),
+      isLinkError('SOURCE_TOPIC_NOT_FOUND'),
+    );
+  });
+
+  test('pauses and resumes', async () => {
+    const topic = uniqueName('paused');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a']);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [1n]);
+    await world.command('pause', topic);
+    assert.equal(world.service.describeMirror(topic).state, 'PAUSED');
+    await produce(world.source, { topic }, ['b']);
+    // Another topic of the same link that gets its record proves that time enough has passed.
+    const witness = uniqueName('witness');
+    await createTopic(world.source, witness);
+    await produce(world.source, { topic: witness }, ['w']);
+    await world.createMirror('dr', witness);
+    await world.caughtUp(witness, [1n]);
+    assert.equal(world.service.describeMirror(topic).partitions[0]?.mirrorEnd, 1n);
+    await world.command('resume', topic);
+    await world.caughtUp(topic, [2n]);
+    await assertIdentical(topic, 0);
+  });
+
+  test('stops while its link is paused', async () => {
+    const topic = uniqueName('linkpaused');
+    await createTopic(world.source, topic);
+    await world.createMirror('dr', topic);
+    const options = { validateOnly: false, actor: 'test' };
+    await world.service.alterLink('dr', [{ name: 'cluster.link.paused', value: 'true' }], options);
+    await world.inState(topic, 'LINK_PAUSED');
+    assert.equal(world.service.describeLink('dr').linkState, 'PAUSED');
+    await produce(world.source, { topic }, ['a']);
+    await world.service.alterLink('dr', [{ name: 'cluster.link.paused', value: null }], options);
+    await world.caughtUp(topic, [1n]);
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+  });
+
+  test('follows partition growth from the first record', async () => {
+    const topic = uniqueName('grown');
+    await createTopic(world.source, topic);
+    await world.createMirror('dr', topic);
+    await growTopic(world.source, topic, 3);
+    await produce(world.source, { topic, partition: 2 }, ['first', 'second']);
+    await until(
+      'three partitions',
+      () => world.service.describeMirror(topic).partitions.length === 3,
+      { deadlineMs: 5_000 },
+    );
+    await world.caughtUp(topic, [0n, 0n, 2n]);
+    await assertIdentical(topic, 2);
+    const shell = (await world.destination.metadata([topic])).topics.get(topic);
+    assert.equal(shell?.partitions.length, 3);
+  });
+
+  test('follows the log start, also without new records', async () => {
+    const topic = uniqueName('start');
+    await createTopic(world.source, topic);
+    for (const value of ['a', 'b', 'c', 'd']) await produce(world.source, { topic }, [value]);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [4n]);
+    await deleteRecords(world.source, topic, 0, 2n);
+    await until(
+      'the log start',
+      () => world.service.describeMirror(topic).partitions[0]?.logStart === 2n,
+    );
+    await assertIdentical(topic, 0);
+  });
+
+  test('begins at a log start above zero, also inside a batch', async () => {
+    const topic = uniqueName('inside');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a', 'b', 'c', 'd']);
+    await produce(world.source, { topic }, ['e']);
+    await deleteRecords(world.source, topic, 0, 2n);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [5n]);
+    await until(
+      'the log start',
+      () => world.service.describeMirror(topic).partitions[0]?.logStart === 2n,
+    );
+    await assertIdentical(topic, 0);
+  });
+
+  test('of a recreated source fails with its cause (R9)', async () => {
+    const topic = uniqueName('recreated');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a', 'b']);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [2n]);
+    await deleteTopic(world.source, topic);
+    await until('the topic is made again', () => createTopic(world.source, topic).then(() => true));
+    await produce(world.source, { topic }, ['other', 'history', 'longer']);
+    await world.inState(topic, 'FAILED');
+    const status = world.service.describeMirror(topic);
+    assert.equal(status.error?.code, 'SOURCE_TOPIC_ID_CHANGED');
+    assert.equal(status.partitions[0]?.mirrorEnd, 2n);
+  });
+
+  test('names lost history with its range (R10)', async () => {
+    const topic = uniqueName('lost');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a', 'b']);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [2n]);
+    await world.command('pause', topic);
+    for (const value of ['c', 'd', 'e']) await produce(world.source, { topic }, [value]);
+    await deleteRecords(world.source, topic, 0, 4n);
+    await world.command('resume', topic);
+    await world.inState(topic, 'FAILED');
+    const status = world.service.describeMirror(topic);
+    assert.equal(status.error?.code, 'LOST_HISTORY');
+    assert.match(status.error?.message ?? '', /\[2, 4\)/);
+  });
+
+  test('is failed when records are written to its shell (R3)', async () => {
+    const topic = uniqueName('written');
+    await createTopic(world.source, topic);
+    await world.createMirror('dr', topic);
+    await produce(world.destination, { topic }, ['behind', 'our', 'back']);
+    await world.inState(topic, 'FAILED');
+    const status = world.service.describeMirror(topic);
+    assert.equal(status.error?.code, 'SHELL_TOPIC_WRITTEN');
+    assert.match(status.error?.message ?? '', /^3 records/);
+  });
+
+  test('goes on after a restart where it was', async () => {
+    const topic = uniqueName('restarted');
+    await createTopic(world.source, topic, { partitions: 2 });
+    await produce(world.source, { topic, partition: 1 }, ['a', 'b']);
+    await world.createMirror('dr', topic);
+    await world.caughtUp(topic, [0n, 2n]);
+    await world.restart();
+    await produce(world.source, { topic, partition: 1 }, ['c']);
+    await produce(world.source, { topic, partition: 0 }, ['d']);
+    await world.caughtUp(topic, [1n, 3n]);
+    for (const partition of [0, 1]) await assertIdentical(topic, partition);
+  });
+
+  test('is deleted with its shell, or without', async () => {
+    const topic = uniqueName('deleted');
+    const kept = uniqueName('kept');
+    for (const name of [topic, kept]) {
+      await createTopic(world.source, name);
+      await world.createMirror('dr', name);
+    }
+    const options = { validateOnly: false, actor: 'test' };
+    await world.service.deleteMirror(topic, { ...options, keepTopic: false });
+    await world.service.deleteMirror(kept, { ...options, keepTopic: true });
+    assert.equal(world.directory.byName(topic), undefined);
+    assert.equal(world.directory.byName(kept), undefined);
+    await until('the shell is gone', async () => {
+      const { topics } = await world.destination.metadata([topic, kept]);
+      return topics.get(topic)?.errorCode === 3 && topics.get(kept)?.errorCode === 0;
+    });
+    // The name is free again.
+    await world.createMirror('dr', topic);
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+  });
+});
