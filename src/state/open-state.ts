@@ -426,7 +426,7 @@ class StateService implements OpenedState {
   #snapshot(): void {
     const { name, clock } = this.#options;
     this.#snapshots.request(() => {
-      const head = { name, clusterId: this.#clusterId, writtenTimeMs: clock.wallMs() };
+      const head = { name, clusterId: this.#clusterId, writtenTimeMs: Math.round(clock.wallMs()) };
       return formatExport(head, this.#view.records());
     });
   }

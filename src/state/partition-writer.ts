@@ -9,7 +9,7 @@ import {
 } from '../../protocol/generated/produce-request.ts';
 import { buildBatch, ErrorCode, errorName } from '../../protocol/index.ts';
 import { produceApi } from '../cluster/apis.ts';
-import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { type Cluster, ClusterError, type ClusterErrorCode } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { FencedError, isFencedCode } from './fenced.ts';
 import { StateError } from './state.ts';
@@ -41,6 +41,12 @@ const passingCodes: ReadonlySet<number> = new Set([
   ErrorCode.COORDINATOR_NOT_AVAILABLE,
   ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
   ErrorCode.NOT_COORDINATOR,
+]);
+
+const passingFaults: ReadonlySet<ClusterErrorCode> = new Set([
+  'UNREACHABLE',
+  'TIMEOUT',
+  'UNKNOWN_NODE',
 ]);
 
 export class PartitionWriter {
@@ -172,7 +178,7 @@ export class PartitionWriter {
       const message = `the state cannot be written, nothing was committed: Produce: ${reason}`;
       throw new StateError('UNAVAILABLE', message);
     } catch (error) {
-      if (error instanceof ClusterError && error.code !== 'CLOSED') return error.message;
+      if (error instanceof ClusterError && passingFaults.has(error.code)) return error.message;
       throw error;
     }
   }
