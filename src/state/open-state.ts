@@ -197,7 +197,8 @@ class StateService implements OpenedState {
   #missing(how: string): StateError {
     const message =
       `state topic ${this.#topic} ${how}, but there are mirror logs: their timelines would be lost. ` +
-      `Restore it with "causeway state import ${this.#snapshots.file}" or another export, then start again`;
+      `Restore it with "causeway state import ${this.#snapshots.file} --config FILE" ` +
+      '(or from another export), then start again';
     return new StateError('MISSING', message);
   }
 
@@ -272,7 +273,7 @@ class StateService implements OpenedState {
     if (topicId === undefined || topicId === zeroUuid || topicId === this.#topicId) return;
     const message =
       `state topic ${this.#topic} was deleted and made again: stop this instance, delete the topic, ` +
-      `run "causeway state import ${this.#snapshots.file}" and start again`;
+      `run "causeway state import ${this.#snapshots.file} --config FILE" and start again`;
     this.#options.events.error('state_topic_replaced', message, { topicId });
     this.#lease.end(message);
     this.#closing.abort();
