@@ -148,6 +148,13 @@ async function usageOf({
   return storage.usage();
 }
 
+function storageCauses({ storage }: Parts): { name: string; cause: string }[] {
+  const { refusal, isFull } = storage;
+  if (refusal !== null) return [{ name: 'storage', cause: refusal.message }];
+  if (!isFull) return [];
+  return [{ name: 'storage', cause: 'free space is below the minimum: fetching has stopped' }];
+}
+
 function adminServices(parts: Parts, opened: Opened): AdminServices {
   const { config, events, clusterId, state, links, gateway } = parts;
   const { service } = links;
@@ -157,6 +164,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
       { name: 'destination', check: () => checkDestination(parts) },
     ],
     links: service,
+    shared: () => storageCauses(parts),
     now: () => performance.now(),
   });
   const metrics = createMetrics(

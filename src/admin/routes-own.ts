@@ -148,7 +148,8 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
     async () => {
       const [status, ready] = await Promise.all([services.status(), services.health.ready()]);
       const links = services.health.links();
-      return { ...status, healthy: ready.healthy && links.healthy, ready, links };
+      const linksCount = services.links.listLinks().length;
+      return { ...status, healthy: ready.healthy && links.healthy, linksCount, ready, links };
     },
   );
 

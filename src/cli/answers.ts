@@ -129,6 +129,7 @@ export interface StatusAnswer {
     isFull: boolean;
   };
   readonly healthy: boolean;
+  readonly linksCount: number;
   readonly ready: HealthAnswer;
   readonly links: HealthAnswer;
 }

@@ -98,10 +98,10 @@ async function showEvents(context: CommandContext, options: EventsOptions): Prom
   context.print(answer.events, () => answer.events.map(eventLine).join(''));
 }
 
-function healthLines(name: string, health: HealthAnswer): string[] {
+function healthLines(health: HealthAnswer): string[] {
   return health.checks
     .filter((check) => !check.healthy)
-    .map((check) => `${name} ${check.name}: ${check.message ?? 'not healthy'}`);
+    .map((check) => `${check.name}: ${check.message ?? 'not healthy'}`);
 }
 
 interface StatusOptions {
@@ -111,7 +111,7 @@ interface StatusOptions {
 async function showStatus(context: CommandContext, options: StatusOptions): Promise<void> {
   const status = await context.client.get<StatusAnswer>('/status');
   const { gateway, storage } = status;
-  const problems = [...healthLines('check', status.ready), ...healthLines('link', status.links)];
+  const problems = [...healthLines(status.ready), ...healthLines(status.links)];
   context.print(status, () => {
     const head = block([
       ['Causeway', `${status.version} (${status.name}, ${status.role})`],
@@ -121,7 +121,7 @@ async function showStatus(context: CommandContext, options: StatusOptions): Prom
         `${gateway.advertise}:${gateway.bootstrapPort}, ${gateway.connections} connected`,
       ],
       ['Storage', storageText(storage)],
-      ['Links', status.links.checks.length],
+      ['Links', status.linksCount],
       ['Healthy', status.healthy ? 'yes' : 'no'],
     ]);
     return head + problems.map((problem) => `  ${problem}\n`).join('');

@@ -24,6 +24,8 @@ export interface ReadinessCheck {
 export interface HealthOptions {
   readonly readiness: readonly ReadinessCheck[];
   readonly links: Pick<LinkService, 'listLinks' | 'listMirrors'>;
+  /** What stands behind all links, such as storage: the causes why nothing can move, by name. */
+  readonly shared?: () => readonly { readonly name: string; readonly cause: string }[];
   /** Monotonic milliseconds. */
   readonly now: () => number;
   /** A report younger than this is given again, so that probes cost the destination nothing. */
@@ -120,10 +122,14 @@ export class Health {
       if (list === undefined) mirrors.set(mirror.link, [mirror]);
       else list.push(mirror);
     }
-    return report(
-      this.#options.links
-        .listLinks()
-        .map((link) => linkRow(link, mirrors.get(link.record.name) ?? [])),
-    );
+    const shared = (this.#options.shared?.() ?? []).map(({ name, cause }) => ({
+      name,
+      healthy: false,
+      message: cause,
+    }));
+    const rows = this.#options.links
+      .listLinks()
+      .map((link) => linkRow(link, mirrors.get(link.record.name) ?? []));
+    return report([...shared, ...rows]);
   }
 }

@@ -254,12 +254,15 @@ export interface FakeServices extends AdminServices {
   readonly links: FakeLinks;
   /** Causes that make readiness fail. */
   readonly notReady: string[];
+  /** Causes that keep all links from moving. */
+  readonly shared: { name: string; cause: string }[];
 }
 
 export function fakeServices(): FakeServices {
   const links = new FakeLinks();
   const events = new Events({ now: () => 1_700_000_000_000 });
   const notReady: string[] = [];
+  const shared: { name: string; cause: string }[] = [];
   const health = new Health({
     readiness: [
       {
@@ -270,6 +273,7 @@ export function fakeServices(): FakeServices {
       },
     ],
     links,
+    shared: () => shared,
     now: () => performance.now(),
     cacheMs: 0,
   });
@@ -280,6 +284,7 @@ export function fakeServices(): FakeServices {
     events,
     health,
     notReady,
+    shared,
     metrics: { contentType: 'text/plain; version=0.0.4', text: async () => 'causeway_up 1\n' },
     status: async () => ({
       version: '0.1.0',

@@ -265,6 +265,14 @@ for (const { mirror, cause } of unhealthyMirrors) {
   });
 }
 
+test('R15: storage that cannot be used makes the links unhealthy, but not the proxy', async () => {
+  services.shared.push({ name: 'storage', cause: 'the directory is empty' });
+  assert.equal((await get('/health/links')).status, 503);
+  assert.equal((await get('/health/ready')).status, 200);
+  const status = (await get('/causeway/v1/status')).body as Record<string, unknown>;
+  assert.equal(status.healthy, false);
+});
+
 test('what an operator stopped or paused is not unhealthy', async () => {
   const partitions = [partitionStatus({ isStalled: true })];
   services.links.mirrors.set('a', mirrorStatus('a', { state: 'PAUSED', partitions }));
