@@ -53,8 +53,11 @@ export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
     return failed(ErrorCode.OFFSET_OUT_OF_RANGE, log.logStart);
   }
   const highWatermark = least(extent.end ?? log.visibleEnd, log.visibleEnd);
-  // A closed copy that is shorter than its extent misses bytes that were once vouched for.
-  if (extent.end !== null && offset >= highWatermark) return unreadable;
+  if (extent.end !== null && offset >= highWatermark) {
+    // The promotion is committed and its ABORT batches come to light in a moment; otherwise a closed copy
+    // that is shorter than its extent misses bytes that were once vouched for.
+    return log.heldFrom === null ? unreadable : failed(ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  }
   const lastStableOffset = least(log.lastStableOffset, highWatermark);
   const readEnd = read.readCommitted ? lastStableOffset : highWatermark;
   const frame = { errorCode: ErrorCode.NONE, highWatermark, lastStableOffset };

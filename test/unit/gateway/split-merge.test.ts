@@ -271,6 +271,25 @@ test('R19: a copy that is shorter than its extent is 56, never the shell in its 
   }
 });
 
+test('while ABORT batches are held the client is told to come again, not to fear for its data', async () => {
+  const log = copy();
+  const session = virtualBroker(log);
+  log.hold(99n);
+  const held = partition((await fetch(session, [{ fetchOffset: 99n }])).response);
+  assert.equal(held.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  const before = partition((await fetch(session, [{ fetchOffset: 90n }])).response);
+  assert.deepEqual(
+    batchesOf(before.records).map(({ base }) => base),
+    [90n],
+  );
+  log.hold(null);
+  const lifted = partition((await fetch(session, [{ fetchOffset: 99n }])).response);
+  assert.deepEqual(
+    batchesOf(lifted.records).map(({ base }) => base),
+    [99n],
+  );
+});
+
 test('below the start of the copy is out of range, with the start told', async () => {
   const log = copy();
   await log.deleteHead(50n);
