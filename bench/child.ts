@@ -1,5 +1,6 @@
-// Runs a program of ours in a process of its own and reads its CPU time and memory from the kernel, so that a
-// figure never includes the harness. Owns the child's life: it ends with `stop`, or with this process.
+// Runs a program of ours in a process of its own and reads its CPU time and memory from the kernel,
+// so that a figure never includes the harness. Owns the child's life: it ends with `stop`, or with
+// this process.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 

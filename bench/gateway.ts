@@ -1,5 +1,6 @@
-// `npm run bench -- gateway`: Java's own producer and consumer at the broker, through a plain Node relay that
-// parses nothing, and through the proxy, in turn, in one run. Owns no figure but those it measured.
+// `npm run bench -- gateway`: Java's own producer and consumer at the broker, through a plain Node
+// relay that parses nothing, and through the proxy, in turn, in one run. Owns no figure but those
+// it measured.
 import path from 'node:path';
 import { startCauseway } from '../test/helpers/causeway-process.ts';
 import { javaTool } from '../test/helpers/java-tools.ts';

@@ -1,6 +1,7 @@
-// `npm run bench -- mirror`: bytes per CPU-second of the mirror path (Fetch from a real broker, checks, append,
-// flush) in a proxy process of its own, against a plain Node socket that reads as many bytes in the same run:
-// once throwing them away, once writing them to a file. Owns no figure but those it measured.
+// `npm run bench -- mirror`: bytes per CPU-second of the mirror path (Fetch from a real broker,
+// checks, append, flush) in a proxy process of its own, against a plain Node socket that reads as
+// many bytes in the same run: once throwing them away, once writing them to a file. Owns no figure
+// but those it measured.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';

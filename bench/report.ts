@@ -1,5 +1,6 @@
-// How a benchmark tells its result: rows with a baseline measured in the same run, as a table or, with
-// `--json`, as one object on the last line. Owns no measuring. A target is told, never asserted.
+// How a benchmark tells its result: rows with a baseline measured in the same run, as a table or,
+// with `--json`, as one object on the last line. Owns no measuring. A target is told, never
+// asserted.
 
 export interface BenchRow {
   readonly what: string;

@@ -1,5 +1,5 @@
-// The table of what the demo checked. Owns: names, results and times. A check that throws has failed and says
-// why; the story goes on, so that the table is whole.
+// The table of what the demo checked. Owns: names, results and times. A check that throws has
+// failed and says why; the story goes on, so that the table is whole.
 
 interface Check {
   readonly what: string;

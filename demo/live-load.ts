@@ -1,5 +1,6 @@
-// A keyed producer that keeps writing, and remembers what was acknowledged to it. Owns: the pace, the keys and
-// the record of acknowledgements. An unanswered send when its cluster dies is counted, not hidden.
+// A keyed producer that keeps writing, and remembers what was acknowledged to it. Owns: the pace,
+// the keys and the record of acknowledgements. An unanswered send when its cluster dies is counted,
+// not hidden.
 import type { Acknowledged, ForeignProducer } from '../test/helpers/foreign-clients.ts';
 
 const keysCount = 50;

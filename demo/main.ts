@@ -1,5 +1,6 @@
-// `npm run demo [-- --once]`: the whole path on two real Kafka clusters. Without `--once` it stays up until
-// Ctrl-C; with it, it plays a disaster from end to end and exits 0 only if every check held.
+// `npm run demo [-- --once]`: the whole path on two real Kafka clusters. Without `--once` it stays
+// up until Ctrl-C; with it, it plays a disaster from end to end and exits 0 only if every check
+// held.
 import { parseArgs } from 'node:util';
 import { playAround } from './playground.ts';
 import { setScene } from './scene.ts';

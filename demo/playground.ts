@@ -1,5 +1,5 @@
-// `npm run demo`: keeps the scene alive with a live producer and a consumer group on the source, and says what
-// to try. Ends only with Ctrl-C; a live client that fails says so and ends the demo.
+// `npm run demo`: keeps the scene alive with a live producer and a consumer group on the source,
+// and says what to try. Ends only with Ctrl-C; a live client that fails says so and ends the demo.
 import { startConsumer, startProducer } from '../test/helpers/foreign-clients.ts';
 import { LiveLoad } from './live-load.ts';
 import { partitionsCount, type Scene, topic } from './scene.ts';

@@ -1,6 +1,6 @@
-// A TCP relay under one fixed address that can be pointed elsewhere: what a DNS name in `bootstrap.servers`
-// does in real life. Passes bytes and knows nothing of Kafka. Pointing it elsewhere ends nothing: open
-// connections live as long as their two ends do.
+// A TCP relay under one fixed address that can be pointed elsewhere: what a DNS name in
+// `bootstrap.servers` does in real life. Passes bytes and knows nothing of Kafka. Pointing it
+// elsewhere ends nothing: open connections live as long as their two ends do.
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 
 export class BootstrapRelay {

@@ -1,5 +1,6 @@
-// The stage of the demo: a source and a destination cluster (one real broker each), the proxy in front of the
-// destination, a link, and a bootstrap name that first leads to the source. Owns all it starts, and stops it.
+// The stage of the demo: a source and a destination cluster (one real broker each), the proxy in
+// front of the destination, a link, and a bootstrap name that first leads to the source. Owns all
+// it starts, and stops it.
 
 import { createTopicsApi } from '../src/cluster/apis.ts';
 import { type CausewayProcess, startCauseway } from '../test/helpers/causeway-process.ts';

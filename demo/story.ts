@@ -1,5 +1,5 @@
-// `npm run demo -- --once`: a disaster from end to end, each claim checked. The clients are real ones and are
-// not restarted, except producers (README, "Before you depend on it", says why).
+// `npm run demo -- --once`: a disaster from end to end, each claim checked. The clients are real
+// ones and are not restarted, except producers (README, "Before you depend on it", says why).
 import {
   type ConsumedRecord,
   type ConsumerKind,
@@ -99,7 +99,10 @@ interface Cast {
   readonly committed: readonly number[];
 }
 
-/** Before: writers and readers on the source, a reader on the mirror, one group that commits and stops. */
+/**
+ * Before: writers and readers on the source, a reader on the mirror, one group that commits and
+ * stops.
+ */
 async function before(scene: Scene, checks: Checks, kinds: readonly ConsumerKind[]): Promise<Cast> {
   const bootstrap = scene.bootstrapName.address;
   const producer = await startProducer('java', { bootstrap, topic, isIdempotent: true });
@@ -159,26 +162,42 @@ function isSynced(text: string, partition: number, offset: number): boolean {
   );
 }
 
-/** The disaster: the source is killed under load, the mirror failed over. Returns S by partition. */
+interface Receipt {
+  readonly id: string;
+  readonly topics: readonly {
+    readonly partitions: readonly { readonly virtualEnd: number | string }[];
+  }[];
+}
+
+/**
+ * The disaster: the source is killed under load, the mirror failed over. Returns S by partition.
+ */
 async function disaster(scene: Scene, checks: Checks, cast: Cast): Promise<number[]> {
   cast.load.start();
   await until('live writes', () => cast.load.acknowledged.length >= 2000);
   process.stdout.write('\nkill -9 of the source, with writers and readers on it\n');
   await scene.source.kill9();
   await cast.load.kill();
-  let receipt = '';
+  let receipt: Receipt | null = null;
   await checks.check('failover with a dead source', async () => {
-    receipt = await scene.causeway.cli('mirror', 'failover', topic, '--yes');
-    return `all ${partitionsCount} partitions in one call`;
+    const answer = await scene.causeway.cliJson<{ receipt: Receipt }>(
+      ...['mirror', 'failover', topic, '--yes'],
+    );
+    receipt = answer.receipt;
+    return `all ${partitionsCount} partitions in one call, receipt ${receipt.id}`;
   });
   scene.bootstrapName.pointTo(scene.causeway.bootstrap);
-  process.stdout.write(`\n${receipt}\n`);
   const mirrored = await ends(scene.causeway.bootstrap);
-  await checks.check('what the source acknowledged and we do not have is a tail only', () => {
-    const lost = cast.load.acknowledged.filter(
-      ({ partition, offset }) => offset >= (mirrored[partition] ?? 0),
+  await checks.check("the receipt's ends are those that clients see", async () => {
+    ensure(receipt !== null, 'there is no receipt');
+    const said = receipt.topics.flatMap((one) =>
+      one.partitions.map((partition) => Number(partition.virtualEnd)),
     );
-    return `${lost.length} of ${cast.load.acknowledged.length} acknowledged records lost`;
+    ensure(said.join() === mirrored.join(), `receipt ${said}, clients see ${mirrored}`);
+    process.stdout.write(`\n${await scene.causeway.cli('receipt', 'show', receipt.id)}\n`);
+    const { acknowledged } = cast.load;
+    const lost = acknowledged.filter((one) => one.offset >= (mirrored[one.partition] ?? 0));
+    return `${lost.length} of ${acknowledged.length} records acknowledged by the source are lost`;
   });
   return mirrored;
 }
@@ -196,6 +215,15 @@ async function after(
     isIdempotent: true,
   });
   const load = new LiveLoad(producer, 'after');
+  const begun = performance.now();
+  const crossings = cast.crossing.map((consumer) => ({
+    consumer,
+    seconds: consumer
+      .waitFor('a record written after the failover', (records) =>
+        (records.at(-1)?.value ?? '').startsWith('after'),
+      )
+      .then(() => (performance.now() - begun) / 1000),
+  }));
   await checks.check("writes go on at the mirror's end, offset for offset", async () => {
     await load.send(600);
     const first = partitions.map((partition) =>
@@ -232,22 +260,28 @@ async function after(
     );
     return `${cast.reader.records.length} records in order`;
   });
-  for (const consumer of cast.crossing) {
+  for (const { consumer, seconds } of crossings) {
     await checks.check(`${consumer.kind} consumer of the dead source crosses over by itself`, () =>
-      crossed(consumer, total),
+      crossed(consumer, total, seconds),
     );
   }
   await Promise.all([producer, cast.reader, ...cast.crossing].map((client) => client.stop()));
 }
 
-async function crossed(consumer: ForeignConsumer, total: readonly number[]): Promise<string> {
+async function crossed(
+  consumer: ForeignConsumer,
+  total: readonly number[],
+  seconds: Promise<number>,
+): Promise<string> {
+  const first = `first new record after ${(await seconds).toFixed(1)} s`;
   await consumer.waitFor('the new records', reached(total), { deadlineMs: 60_000 });
   const copies = ensureNoneMissing(
     consumer.records,
     partitions.map(() => 0),
     total,
   );
-  return `${consumer.records.length} records, none missing, ${copies} again after the last commit`;
+  const all = `${consumer.records.length} records, none missing, ${copies} read again`;
+  return `${first}; ${all} (since the last synced commit)`;
 }
 
 /** Plays everything; true only if every check held. */

@@ -1,8 +1,11 @@
-// What the demo needs on the machine, and what it fetches by itself. Owns: the list of missing tools with how
-// to install them, said before anything is started. Refuses to install system packages.
+// What the demo needs on the machine, and what it fetches by itself. Owns: the list of missing
+// tools with how to install them, said before anything is started. Refuses to install system
+// packages.
 import { missingToolchain } from '../test/helpers/toolchains.ts';
 
-/** Exits with a list when Java or Maven is missing; returns why librdkafka can't be shown, or null. */
+/**
+ * Exits with a list when Java or Maven is missing; returns why librdkafka can't be shown, or null.
+ */
 export async function checkTools(): Promise<string | null> {
   const java = await missingToolchain('java');
   if (java !== undefined) {

@@ -1,5 +1,5 @@
-// Writes docs/guarantees.md: each rule of correctness with the tests that name it (`R7: ...` in a test's
-// title). `--check` only compares, for the test that keeps the page true.
+// Writes docs/guarantees.md: each rule of correctness with the tests that name it (`R7: ...` in a
+// test's title). `--check` only compares, for the test that keeps the page true.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';

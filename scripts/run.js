@@ -1,6 +1,7 @@
-// `node scripts/run.js COMMAND [ARG ...]`: what every npm command goes through. Uses only Node's own modules,
-// so that it works on a fresh clone: it installs the locked packages and compiles the sources when either is
-// missing or older than what it is made from, then runs the command's compiled program.
+// `node scripts/run.js COMMAND [ARG ...]`: what every npm command goes through. Uses only Node's
+// own modules, so that it works on a fresh clone: it installs the locked packages and compiles the
+// sources when either is missing or older than what it is made from, then runs the command's
+// compiled program.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -80,7 +81,8 @@ install();
 build();
 if (!existsSync(join(root, program[0]))) fail(`npm run ${command} is not there in this version`);
 const child = spawn(process.execPath, [...program, ...args], { cwd: root, stdio: 'inherit' });
-// Ctrl-C reaches the child by itself (same process group); a signal to this process alone is passed on.
+// Ctrl-C reaches the child by itself (same process group); a signal to this process alone is passed
+// on.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => child.kill('SIGTERM'));
 child.on('exit', (status, signal) =>

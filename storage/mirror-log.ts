@@ -1,10 +1,13 @@
 // The mirror log: the byte-exact copy of one source partition, as everything above storage sees it.
-// Nothing here knows files, sockets or topics of the destination; two implementations are planned: local
-// segment files (disk/) and topics of the destination cluster. Offsets are the source's own (= virtual
-// offsets of the mirror). Invariant: what `durableEnd` covers is never lost by a crash, and is never
-// answered as absent: bytes that should be there but cannot be read are a StorageError (R19).
+// Nothing here knows files, sockets or topics of the destination; two implementations are planned:
+// local segment files (disk/) and topics of the destination cluster. Offsets are the source's own
+// (= virtual offsets of the mirror). Invariant: what `durableEnd` covers is never lost by a crash,
+// and is never answered as absent: bytes that should be there but cannot be read are a StorageError
+// (R19).
 
-/** Identifies a mirror log: the shell topic's id (base64url, 22 characters) and the partition index. */
+/**
+ * Identifies a mirror log: the shell topic's id (base64url, 22 characters) and the partition index.
+ */
 export interface LogId {
   readonly topicId: string;
   readonly partition: number;
@@ -39,7 +42,9 @@ export interface ReadResult {
   /** Whole batches, to be sent as they are (views of immutable memory, or fresh buffers). */
   readonly chunks: readonly Buffer[];
   readonly bytes: number;
-  /** Base offset of the first batch (can be below the asked offset), or the asked offset if empty. */
+  /**
+   * Base offset of the first batch (can be below the asked offset), or the asked offset if empty.
+   */
   readonly baseOffset: bigint;
   /** Offset after the last returned batch; equals the asked offset when nothing was returned. */
   readonly nextOffset: bigint;
@@ -83,18 +88,24 @@ export interface MirrorLog {
   readonly lastEpoch: number;
   readonly sizeBytes: number;
   /**
-   * The offset given to `hold`, or null. It survives a crash (what it hides must not come to light by
-   * a restart), so whoever opens a log decides: the promotion was committed, then `hold(null)`; it was
+   * The offset given to `hold`, or null. It survives a crash (what it hides must not come to light
+     by
+   * a restart), so whoever opens a log decides: the promotion was committed, then `hold(null)`; it
+     was
    * not, then `truncate(heldFrom)` and `hold(null)`.
    */
   readonly heldFrom: bigint | null;
 
   /**
-   * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2, CRC-32C,
-   * base offset >= end (gaps allowed; a first batch that straddles `end` is refused), epochs that do not fall.
-   * A rejected buffer changes nothing. Durability follows within the flush interval (`onDurable`, `flush`).
+   * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2,
+     CRC-32C,
+   * base offset >= end (gaps allowed; a first batch that straddles `end` is refused), epochs that
+     do not fall.
+   * A rejected buffer changes nothing. Durability follows within the flush interval (`onDurable`,
+     `flush`).
    * Batches that only end transactions are taken below the minimum of free space too.
-   * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK, DISK_FULL, IO
+   * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK,
+     DISK_FULL, IO
    */
   append(records: Buffer): Promise<AppendResult>;
   /** Resolves when everything appended before the call is durable. */
@@ -104,15 +115,20 @@ export interface MirrorLog {
 
   /**
    * Whole batches from the one that contains `offset` (or the next one after a gap).
-   * @throws StorageError OFFSET_OUT_OF_RANGE when offset < logStart or > visibleEnd; CORRUPT/IO when unreadable
+   * @throws StorageError OFFSET_OUT_OF_RANGE when offset < logStart or > visibleEnd; CORRUPT/IO
+     when unreadable
    */
   read(offset: bigint, options: ReadOptions): Promise<ReadResult>;
   /** Aborted transactions that overlap [from, to): marker offset >= from and first offset < to. */
   abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]>;
   openTransactions(): readonly OpenTransaction[];
-  /** First record with timestamp >= the given one (exact, also inside compressed batches), or null. */
+  /**
+   * First record with timestamp >= the given one (exact, also inside compressed batches), or null.
+   */
   offsetForTimestamp(timestamp: bigint): Promise<TimestampOffset | null>;
-  /** The record with the largest timestamp (the earliest offset among equals), or null when empty. */
+  /**
+   * The record with the largest timestamp (the earliest offset among equals), or null when empty.
+   */
   offsetOfMaxTimestamp(): Promise<TimestampOffset | null>;
   /** Answers OffsetForLeaderEpoch from the epochs of stored batches. */
   epochEnd(epoch: number): EpochEnd;
@@ -123,12 +139,16 @@ export interface MirrorLog {
    */
   hold(offset: bigint | null): void;
   /**
-   * Cuts the tail: batches that reach to `offset` or above go away; the new end (that of the last batch
+   * Cuts the tail: batches that reach to `offset` or above go away; the new end (that of the last
+     batch
    * left, so possibly below `offset`) is durable when it resolves.
    * @throws StorageError OFFSET_OUT_OF_RANGE below the log start
    */
   truncate(offset: bigint): Promise<void>;
-  /** Moves the log start up (whole segments below it are deleted); offsets above `end` empty the log. */
+  /**
+   * Moves the log start up (whole segments below it are deleted); offsets above `end` empty the
+   * log.
+   */
   deleteHead(logStart: bigint): Promise<void>;
 }
 
@@ -143,12 +163,15 @@ export interface MirrorStorage {
   /** The identity recorded in the state; null when the directory is new. */
   readonly directoryId: string;
   /**
-   * Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it is
+   * Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it
+     is
    * empty.
    * @throws StorageError EXISTS when it holds records
    */
   create(id: LogId, logStart: bigint): Promise<MirrorLog>;
-  /** @throws StorageError MISSING when it is not there, CORRUPT when recovery cannot vouch for it */
+  /**
+   * @throws StorageError MISSING when it is not there, CORRUPT when recovery cannot vouch for it
+   */
   open(id: LogId): Promise<MirrorLog>;
   /** Removes a log (or what is left of it). Idempotent. */
   delete(id: LogId): Promise<void>;

@@ -1,6 +1,6 @@
-// The baseline of the mirror path: a plain Node socket that reads a byte stream and throws it away, or writes
-// what it reads to a file. `node socket-sink.js PORT discard|FILE`: connects, reads to the end, prints
-// `{"bytes", "seconds", "cpuSeconds"}` of the reading alone.
+// The baseline of the mirror path: a plain Node socket that reads a byte stream and throws it away,
+// or writes what it reads to a file. `node socket-sink.js PORT discard|FILE`: connects, reads to
+// the end, prints `{"bytes", "seconds", "cpuSeconds"}` of the reading alone.
 import { openSync, writeSync } from 'node:fs';
 import { connect } from 'node:net';
 

@@ -1,6 +1,7 @@
 // Our own Kafka client for our own work (links, tasks, state topic, the gateway's knowledge of its
-// destination): what the rest of the service may ask of one cluster. Refuses to know what the answers are
-// for. Error codes inside responses are data for the caller; transport faults are ClusterError.
+// destination): what the rest of the service may ask of one cluster. Refuses to know what the
+// answers are for. Error codes inside responses are data for the caller; transport faults are
+// ClusterError.
 import type { Reader, Writer } from '../../protocol/index.ts';
 
 /** One API as far as we use it: a descriptor made from the generated codecs (apis.ts). */
@@ -44,9 +45,11 @@ export class ClusterError extends Error {
 
 export type Target =
   | { readonly kind: 'any' }
-  | { readonly kind: 'controller' } // any broker forwards; kept apart for old brokers (< 3.4: the active controller)
+  // any broker forwards; kept apart for old brokers (< 3.4: the active controller)
+  | { readonly kind: 'controller' }
   | { readonly kind: 'node'; readonly nodeId: number }
-  | { readonly kind: 'group'; readonly groupId: string } // its coordinator, looked up again on 14, 15, 16
+  // its coordinator, looked up again on 14, 15, 16
+  | { readonly kind: 'group'; readonly groupId: string }
   | { readonly kind: 'transaction'; readonly transactionalId: string };
 
 export interface SendOptions {
@@ -97,14 +100,19 @@ export interface VersionRange {
 }
 
 export interface Cluster {
-  /** Sends with the best common version. The response carries no transport error. @throws ClusterError */
+  /**
+   * Sends with the best common version. The response carries no transport error. @throws
+   * ClusterError
+   */
   send<Request, Response>(
     target: Target,
     api: Api<Request, Response>,
     request: Request | ((version: number) => Request),
     options?: SendOptions,
   ): Promise<Response>;
-  /** Fresh metadata; `topics: 'all'`, a list of names, or [] for brokers only. Never auto-creates. */
+  /**
+   * Fresh metadata; `topics: 'all'`, a list of names, or [] for brokers only. Never auto-creates.
+   */
   metadata(topics: 'all' | readonly string[]): Promise<ClusterMetadata>;
   /** The last known brokers, from any metadata answer. */
   readonly brokers: readonly BrokerInfo[];

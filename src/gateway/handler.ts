@@ -1,6 +1,7 @@
-// The contract between a client session and the per-API handlers: a handler looks at one whole request and
-// says what becomes of it. Handlers own no socket and no order: the session keeps both. Invariant: exactly one
-// disposition per request; a session carries on with the next request only as that disposition allows.
+// The contract between a client session and the per-API handlers: a handler looks at one whole
+// request and says what becomes of it. Handlers own no socket and no order: the session keeps both.
+// Invariant: exactly one disposition per request; a session carries on with the next request only
+// as that disposition allows.
 import type { RequestHeader } from '../../protocol/index.ts';
 import type { Api, BrokerInfo, VersionRange } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
@@ -44,8 +45,10 @@ export interface SessionView {
   /** Versions of the broker behind this connection's upstream, as it told. */
   readonly upstreamVersions: ReadonlyMap<number, VersionRange>;
   /**
-   * Sends a request of our own on this client's upstream connection, with the client's own authentication;
-   * it takes its place in the upstream FIFO. Rejects when the upstream ends. Never used inside a SASL exchange.
+   * Sends a request of our own on this client's upstream connection, with the client's own
+     authentication;
+   * it takes its place in the upstream FIFO. Rejects when the upstream ends. Never used inside a
+     SASL exchange.
    */
   callUpstream<Request, Response>(
     api: Api<Request, Response>,
@@ -54,7 +57,10 @@ export interface SessionView {
   ): Promise<Response>;
   /** Fires when the client is gone: parked answers are dropped. */
   readonly closed: AbortSignal;
-  /** Scratch values of handlers that live as long as the connection (authorizer cache, fetch-session flags). */
+  /**
+   * Scratch values of handlers that live as long as the connection (authorizer cache, fetch-session
+   * flags).
+   */
   readonly scratch: Map<symbol, unknown>;
 }
 
@@ -69,8 +75,10 @@ export interface RequestContext {
 
 export type Disposition =
   /**
-   * Forwarded. `request`: a changed frame (with size prefix; same correlation id) instead of the original.
-   * Without `rewrite` the response streams through as it is; with it, the whole response frame (without size;
+   * Forwarded. `request`: a changed frame (with size prefix; same correlation id) instead of the
+     original.
+   * Without `rewrite` the response streams through as it is; with it, the whole response frame
+     (without size;
    * header included) is given and the frame to send (with size prefix) comes back.
    * `hasResponse: false` for acks=0.
    */
@@ -81,8 +89,10 @@ export type Disposition =
       readonly hasResponse?: boolean;
     }
   /**
-   * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null means that
-   * the request has no response. Following requests of the connection wait, as a broker's muted channel does.
+   * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null
+     means that
+   * the request has no response. Following requests of the connection wait, as a broker's muted
+     channel does.
    */
   | { readonly kind: 'answer'; readonly response: Promise<readonly Buffer[] | null> }
   /** The connection ends with one clear log line. */

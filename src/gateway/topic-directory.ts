@@ -1,6 +1,7 @@
-// What the gateway asks about a topic, on the hot path: synchronous look-ups over the committed state and
-// the open mirror logs. Refuses to know links and sources. Ordinary topics are simply not in it, so a caller
-// must look at `isSettled` before it takes absence for "ordinary" (design §3: not knowing never means ordinary).
+// What the gateway asks about a topic, on the hot path: synchronous look-ups over the committed
+// state and the open mirror logs. Refuses to know links and sources. Ordinary topics are simply not
+// in it, so a caller must look at `isSettled` before it takes absence for "ordinary" (design §3:
+// not knowing never means ordinary).
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { VirtualEpoch } from '../timeline/offsets.ts';
 import type { Timeline } from '../timeline/timeline.ts';
@@ -8,7 +9,8 @@ import type { Timeline } from '../timeline/timeline.ts';
 /**
  * mirror: read-only, led by the link node. switching: as mirror, but writers get a retriable
  * NOT_LEADER_OR_FOLLOWER. promoted: ends in a native extent, led by the shell's leaders.
- * unavailable: state in doubt or not read to its end: every leader-bound request is answered retriably.
+ * unavailable: state in doubt or not read to its end: every leader-bound request is answered
+   retriably.
  */
 export type TopicMode = 'mirror' | 'switching' | 'promoted' | 'unavailable';
 
@@ -27,7 +29,10 @@ export interface TopicView {
   readonly topicId: string | null;
   readonly link: string;
   readonly mode: TopicMode;
-  /** Partitions with a timeline; in mirror modes any other index is a mirror too (gating is per topic). */
+  /**
+   * Partitions with a timeline; in mirror modes any other index is a mirror too (gating is per
+   * topic).
+   */
   partition(index: number): PartitionView | undefined;
   readonly partitionCount: number;
 }

@@ -1,5 +1,5 @@
-// What operators can do with links and mirrors, as the admin API calls it and link-service.ts does it.
-// Every command is idempotent, has a dry run (`validateOnly`) and is an event with its actor.
+// What operators can do with links and mirrors, as the admin API calls it and link-service.ts does
+// it. Every command is idempotent, has a dry run (`validateOnly`) and is an event with its actor.
 import type { LinkRecord, MirrorError, MirrorState, ReceiptRecord } from '../state/records.ts';
 
 export type LinkErrorCode =
@@ -45,12 +45,15 @@ export interface CreateLink {
 export interface LinkStatus {
   readonly record: LinkRecord;
   readonly linkState: 'ACTIVE' | 'PAUSED' | 'UNAVAILABLE' | 'FAILED';
-  readonly linkError: string; // NO_ERROR, BOOTSTRAP_TCP_CONNECTION_FAILED ... (Cluster Linking's names)
+  // NO_ERROR, BOOTSTRAP_TCP_CONNECTION_FAILED ... (Cluster Linking's names)
+  readonly linkError: string;
   readonly linkErrorMessage: string | null;
   readonly topicNames: readonly string[];
   /** Unix ms of the last answer of the source, or -1. */
   readonly lastContactTimeMs: number;
-  /** now - the last moment at which we had all that the source had just reported; null = UNKNOWN. */
+  /**
+   * now - the last moment at which we had all that the source had just reported; null = UNKNOWN.
+   */
   readonly rpoSeconds: number | null;
   readonly tasks: readonly TaskStatus[];
 }
@@ -143,7 +146,10 @@ export interface GroupStatus {
   readonly partition: number;
   readonly sourceOffset: bigint;
   readonly destinationOffset: bigint;
-  /** null when in step; otherwise why the destination is left as it is: `live`, `moved`, `clamped`, `error`. */
+  /**
+   * null when in step; otherwise why the destination is left as it is: `live`, `moved`, `clamped`,
+   * `error`.
+   */
   readonly held: string | null;
 }
 
@@ -164,7 +170,10 @@ export interface LinkService {
   createMirror(request: CreateMirror): Promise<MirrorStatus>;
   listMirrors(link?: string): readonly MirrorStatus[];
   describeMirror(topic: string): MirrorStatus;
-  /** Ends the mirror; the shell topic is deleted too unless `keepTopic` (it then stays, empty and ordinary). */
+  /**
+   * Ends the mirror; the shell topic is deleted too unless `keepTopic` (it then stays, empty and
+   * ordinary).
+   */
   deleteMirror(
     topic: string,
     options: { keepTopic: boolean; validateOnly: boolean; actor: string },

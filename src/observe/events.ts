@@ -1,5 +1,6 @@
-// Events: the one way in which the service says that something that matters has happened. A bounded ring in
-// memory for the admin API, and subscribers (the log). Names are stable, values carry no secrets.
+// Events: the one way in which the service says that something that matters has happened. A bounded
+// ring in memory for the admin API, and subscribers (the log). Names are stable, values carry no
+// secrets.
 
 export type EventFields = Readonly<Record<string, string | number | boolean | null>>;
 

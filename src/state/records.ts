@@ -1,6 +1,7 @@
-// The records of the state topic, as values in memory. One record per key; a topic's whole state is one
-// record, so that a topic switches in one write. Formats are versioned (`encodeRecord`/`decodeRecord` in
-// record-format.ts, with a golden file of each). Refuses to know how records are stored or replayed.
+// The records of the state topic, as values in memory. One record per key; a topic's whole state is
+// one record, so that a topic switches in one write. Formats are versioned
+// (`encodeRecord`/`decodeRecord` in record-format.ts, with a golden file of each). Refuses to know
+// how records are stored or replayed.
 import type { Timeline } from '../timeline/timeline.ts';
 
 /** Cluster Linking's REST names (design §7). */
@@ -18,7 +19,10 @@ export type MirrorState =
   | 'PENDING_RESTORE'
   | 'STOPPED';
 
-/** Cluster Linking's `mirror_topic_error` codes that we use, plus LOST_HISTORY and SHELL_* of our own. */
+/**
+ * Cluster Linking's `mirror_topic_error` codes that we use, plus LOST_HISTORY and SHELL_* of our
+ * own.
+ */
 export type MirrorErrorCode =
   | 'NO_ERROR'
   | 'SOURCE_TOPIC_MAY_BE_DELETED'
@@ -45,7 +49,10 @@ export interface LinkRecord {
   /** Kafka uuid, base64url. */
   readonly linkId: string;
   readonly sourceClusterId: string;
-  /** As given by the operator: Kafka client settings and Cluster Linking's link settings, secrets as references. */
+  /**
+   * As given by the operator: Kafka client settings and Cluster Linking's link settings, secrets as
+   * references.
+   */
   readonly configs: Readonly<Record<string, string>>;
   readonly paused: boolean;
   readonly createdTimeMs: number;
@@ -64,14 +71,18 @@ export interface TopicRecord {
   readonly state: MirrorState;
   readonly stateTimeMs: number;
   readonly error: MirrorError | null;
-  /** One timeline per partition, by index. In a mirror state every partition ends in a mirror extent. */
+  /**
+   * One timeline per partition, by index. In a mirror state every partition ends in a mirror
+   * extent.
+   */
   readonly partitions: readonly Timeline[];
   /** How the topic left mirroring: null before. */
   readonly stoppedBy: 'promote' | 'failover' | null;
   /** Only in PENDING_MIRROR: what the shell is to be created with, so that a restart can go on. */
   readonly creating?: PendingCreation;
   /**
-   * A promotion under way (PENDING_STOPPED), or a failover that has to append ABORT batches (in any state, until
+   * A promotion under way (PENDING_STOPPED), or a failover that has to append ABORT batches (in any
+     state, until
    * its switch is committed): what a restart needs to finish the one and undo the other.
    */
   readonly stopping?: PendingStop;
@@ -90,7 +101,8 @@ export interface PendingStop {
   /** Unix ms after which a promotion falls back to ACTIVE; -1 for a failover. */
   readonly deadlineTimeMs: number;
   /**
-   * Where each mirror log ended before ABORT batches of ours were appended to it. Batches at or above these
+   * Where each mirror log ended before ABORT batches of ours were appended to it. Batches at or
+     above these
    * offsets are not the source's: unless the switch is committed they are cut before anything else.
    */
   readonly cuts: readonly { readonly partition: number; readonly offset: bigint }[];
@@ -119,7 +131,9 @@ export interface LeaseRecord {
   readonly released: boolean;
 }
 
-/** What a failover or promotion did, kept durably; written in the same transaction as the switch. */
+/**
+ * What a failover or promotion did, kept durably; written in the same transaction as the switch.
+ */
 export interface ReceiptRecord {
   readonly kind: 'receipt';
   readonly id: string;
@@ -159,7 +173,10 @@ export type StateRecord =
   | LeaseRecord
   | ReceiptRecord;
 
-/** Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`, `lease`, `receipt/ID`. */
+/**
+ * Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`,
+ * `lease`, `receipt/ID`.
+ */
 export function stateKey(record: StateRecord): string {
   switch (record.kind) {
     case 'link':

@@ -1,6 +1,6 @@
-// The state as the rest of the service sees it: a snapshot of records in memory, and one way to change it.
-// Truth lives in the destination (design D5). Invariant: nothing is visible here that is not committed, and
-// nothing commits without a valid lease.
+// The state as the rest of the service sees it: a snapshot of records in memory, and one way to
+// change it. Truth lives in the destination (design D5). Invariant: nothing is visible here that is
+// not committed, and nothing commits without a valid lease.
 import type {
   LinkRecord,
   NodePortsRecord,
@@ -41,7 +41,9 @@ export interface StateView {
 
 /** May this instance act? Checked before each request that changes something anywhere. */
 export interface Lease {
-  /** True while the last confirmed renewal is younger than the lease (3 s), on the monotonic clock. */
+  /**
+   * True while the last confirmed renewal is younger than the lease (3 s), on the monotonic clock.
+   */
   isValid(): boolean;
   /** @throws StateError NOT_OWNER */
   check(): void;
@@ -56,7 +58,8 @@ export interface State {
   /** Everything was read to the end at least once since the last doubt. */
   readonly isSettled: boolean;
   /**
-   * Commits all changes in one transaction, then updates `view` and tells the listeners. Calls are serialized.
+   * Commits all changes in one transaction, then updates `view` and tells the listeners. Calls are
+     serialized.
    * @throws StateError NOT_OWNER, IN_DOUBT, UNAVAILABLE
    */
   commit(changes: readonly StateChange[]): Promise<void>;

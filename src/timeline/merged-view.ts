@@ -1,6 +1,7 @@
-// What a promoted partition looks like as one log: log start, high watermark and leader epochs out of the
-// copy and the shell topic. Pure: callers bring what the copy and the broker say. Invariant: answers never
-// show a hidden native offset, and an epoch's end never lies before the extent that it belongs to ends.
+// What a promoted partition looks like as one log: log start, high watermark and leader epochs out
+// of the copy and the shell topic. Pure: callers bring what the copy and the broker say. Invariant:
+// answers never show a hidden native offset, and an epoch's end never lies before the extent that
+// it belongs to ends.
 import type { NativeEpoch, NativeOffset, VirtualEpoch, VirtualOffset } from './offsets.ts';
 import { virtualEpoch, virtualOffset } from './offsets.ts';
 import { type NativeExtent, toVirtualBound, toVirtualEpoch } from './timeline.ts';
@@ -36,7 +37,8 @@ export function mergedLogStart(
 }
 
 /**
- * OffsetForLeaderEpoch for an epoch before V0: answered from the copy. As a broker does, an epoch before the
+ * OffsetForLeaderEpoch for an epoch before V0: answered from the copy. As a broker does, an epoch
+   before the
  * first known one "ends" where that begins; a copy without any batch has nothing before S.
  */
 export function epochEndInCopy(
@@ -50,8 +52,10 @@ export function epochEndInCopy(
 }
 
 /**
- * The broker's answer for an epoch from V0 on (OffsetForLeaderEpoch, and Fetch's DivergingEpoch). An epoch
- * that the broker has from before the splice is one of hidden markers: for clients the last one before V0.
+ * The broker's answer for an epoch from V0 on (OffsetForLeaderEpoch, and Fetch's DivergingEpoch).
+   An epoch
+ * that the broker has from before the splice is one of hidden markers: for clients the last one
+   before V0.
  */
 export function epochEndFromNative(extent: NativeExtent, native: NativeEpochEnd): VirtualEpochEnd {
   const epoch = toVirtualEpoch(extent, native.epoch);

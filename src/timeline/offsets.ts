@@ -1,6 +1,6 @@
-// Virtual and native offsets and epochs as different types, so that the compiler refuses to mix them.
-// Pure. A virtual offset is what clients see; a native one is what the destination's broker says. Negative
-// values are Kafka's sentinels (-1 unknown, -2 earliest ...) and are never shifted.
+// Virtual and native offsets and epochs as different types, so that the compiler refuses to mix
+// them. Pure. A virtual offset is what clients see; a native one is what the destination's broker
+// says. Negative values are Kafka's sentinels (-1 unknown, -2 earliest ...) and are never shifted.
 
 declare const virtualBrand: unique symbol;
 declare const nativeBrand: unique symbol;

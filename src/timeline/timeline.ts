@@ -1,7 +1,8 @@
-// A partition's timeline: the ordered, gapless list of extents that says where each virtual offset's record
-// is. Pure data and arithmetic; it belongs to a shell topic id, never to a name. Invariants (checked by
-// `checkTimeline`): contiguous, only the last extent is open, virtual epochs never go back. An extent may be
-// empty (a mirror promoted before its first record): then no offset lies in it.
+// A partition's timeline: the ordered, gapless list of extents that says where each virtual
+// offset's record is. Pure data and arithmetic; it belongs to a shell topic id, never to a name.
+// Invariants (checked by `checkTimeline`): contiguous, only the last extent is open, virtual epochs
+// never go back. An extent may be empty (a mirror promoted before its first record): then no offset
+// lies in it.
 import {
   type NativeEpoch,
   type NativeOffset,
@@ -45,7 +46,10 @@ export interface Splice {
   readonly nativeEnd: NativeOffset;
   /** The shell partition's leader epoch now. */
   readonly nativeEpoch: NativeEpoch;
-  /** Highest virtual epoch advertised or stored so far (ABORT batches of this splice left out), or -1. */
+  /**
+   * Highest virtual epoch advertised or stored so far (ABORT batches of this splice left out), or
+   * -1.
+   */
   readonly lastVirtualEpoch: VirtualEpoch;
 }
 
@@ -63,7 +67,8 @@ export function newMirror(start: VirtualOffset): Timeline {
 }
 
 /**
- * One timeline per partition after the source grew to `starts.length` partitions: the ones that we have
+ * One timeline per partition after the source grew to `starts.length` partitions: the ones that we
+   have
  * stay untouched, the rest are new mirrors.
  */
 export function appendPartitions(
@@ -116,7 +121,8 @@ export function toNativeOffset(extent: NativeExtent, virtual: VirtualOffset): Na
 }
 
 /**
- * A bound that a broker reports (high watermark, log end, log start): what lies in the hidden range counts
+ * A bound that a broker reports (high watermark, log end, log start): what lies in the hidden range
+   counts
  * as the extent's start, since clients never see an offset of it.
  */
 export function toVirtualBound(extent: NativeExtent, native: NativeOffset): VirtualOffset {
@@ -146,7 +152,9 @@ export function lastFetchedEpochToNative(extent: NativeExtent, epoch: VirtualEpo
   return epoch < extent.firstEpoch ? (-1 as NativeEpoch) : toNativeEpoch(extent, epoch);
 }
 
-/** The first epoch of an extent that would follow now: above everything that was ever advertised. */
+/**
+ * The first epoch of an extent that would follow now: above everything that was ever advertised.
+ */
 export function nextEpoch(timeline: Timeline, lastVirtualEpoch: VirtualEpoch): VirtualEpoch {
   let highest: number = lastVirtualEpoch;
   for (const extent of timeline.extents) {

@@ -1,8 +1,8 @@
-// The service as an operator runs it: `node bin/causeway.js serve` in a process of its own, in front of a test
-// cluster, driven by its command line.
+// The service as an operator runs it: `node bin/causeway.js serve` in a process of its own, in
+// front of a test cluster, driven by its command line.
 //
-// Owns: a directory with the configuration, mirror logs and log file, the ports, and the process. Knows the
-// outside of the service only: configuration, signals, CLI, admin HTTP, log lines.
+// Owns: a directory with the configuration, mirror logs and log file, the ports, and the process.
+// Knows the outside of the service only: configuration, signals, CLI, admin HTTP, log lines.
 // Invariant: a restart keeps ports and directory, and the process never outlives the test process.
 
 import { execFile } from 'node:child_process';

@@ -1,5 +1,5 @@
-// The batches of a partition as bytes, read with our own client through any Kafka endpoint: a source, a
-// destination, or the proxy's bootstrap. For comparing copies.
+// The batches of a partition as bytes, read with our own client through any Kafka endpoint: a
+// source, a destination, or the proxy's bootstrap. For comparing copies.
 //
 // Owns: fetching a whole partition without opening a record, and hashing batch by batch.
 // Invariant: every batch between the log start and the high watermark is there once, in order.
