@@ -82,9 +82,9 @@ export class VirtualBrokers {
 
   /** What metadata says of brokers: new ones get a port, changed addresses are followed. */
   async ensure(brokers: readonly BrokerInfo[]): Promise<void> {
+    this.#refuseLinkNodeId(brokers);
     const isNew = brokers.some(({ nodeId }) => !this.#bound.has(nodeId));
     if (isNew) {
-      this.#refuseLinkNodeId(brokers);
       const ids = brokers.map(({ nodeId }) => nodeId);
       const addition = this.#lastAddition.then(() => this.#add(ids));
       // The next addition waits for this one, whatever came of it; its caller gets the error.

@@ -10,6 +10,7 @@ import {
   type ShareFetchableTopicResponse,
   shareFetchResponseCodec,
 } from '../../../protocol/generated/share-fetch-response.ts';
+import { emptyBytes } from '../../../protocol/index.ts';
 import type { Handler } from '../handler.ts';
 import { decodeBody, requestWith, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
@@ -43,7 +44,7 @@ function refusedTopic(topic: FetchTopic, refusal: ShareRefusal): ShareFetchableT
   return createShareFetchableTopicResponse({
     topicId: topic.topicId,
     partitions: topic.partitions.map(({ partitionIndex }) =>
-      createPartitionData({ partitionIndex, ...refusal, records: null }),
+      createPartitionData({ partitionIndex, ...refusal, records: emptyBytes }),
     ),
   });
 }

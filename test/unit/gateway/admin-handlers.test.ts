@@ -1,0 +1,480 @@
+// Administration through the gateway: what is refused on mirrors and on our own topics, what the link node
+// answers by itself, and that the rest reaches the destination.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  consumerGroupHeartbeatRequestCodec,
+  createConsumerGroupHeartbeatRequest,
+} from '../../../protocol/generated/consumer-group-heartbeat-request.ts';
+import {
+  consumerGroupHeartbeatResponseCodec,
+  createConsumerGroupHeartbeatResponse,
+} from '../../../protocol/generated/consumer-group-heartbeat-response.ts';
+import {
+  createCreatePartitionsRequest,
+  createCreatePartitionsTopic,
+  createPartitionsRequestCodec,
+} from '../../../protocol/generated/create-partitions-request.ts';
+import {
+  createCreatePartitionsResponse,
+  createCreatePartitionsTopicResult,
+  createPartitionsResponseCodec,
+} from '../../../protocol/generated/create-partitions-response.ts';
+import {
+  createCreatableTopic,
+  createCreateTopicsRequest,
+  createTopicsRequestCodec,
+} from '../../../protocol/generated/create-topics-request.ts';
+import {
+  createCreatableTopicResult,
+  createCreateTopicsResponse,
+  createTopicsResponseCodec,
+} from '../../../protocol/generated/create-topics-response.ts';
+import {
+  createDeleteRecordsPartition,
+  createDeleteRecordsRequest,
+  createDeleteRecordsTopic,
+  type DeleteRecordsRequest,
+  deleteRecordsRequestCodec,
+} from '../../../protocol/generated/delete-records-request.ts';
+import {
+  createDeleteRecordsPartitionResult,
+  createDeleteRecordsResponse,
+  createDeleteRecordsTopicResult,
+  deleteRecordsResponseCodec,
+} from '../../../protocol/generated/delete-records-response.ts';
+import {
+  createDeleteTopicState,
+  createDeleteTopicsRequest,
+  type DeleteTopicsRequest,
+  deleteTopicsRequestCodec,
+} from '../../../protocol/generated/delete-topics-request.ts';
+import {
+  createDeletableTopicResult,
+  createDeleteTopicsResponse,
+  deleteTopicsResponseCodec,
+} from '../../../protocol/generated/delete-topics-response.ts';
+import {
+  createDescribeConfigsRequest,
+  createDescribeConfigsResource,
+  describeConfigsRequestCodec,
+} from '../../../protocol/generated/describe-configs-request.ts';
+import {
+  createDescribeConfigsResponse,
+  createDescribeConfigsResult,
+  describeConfigsResponseCodec,
+} from '../../../protocol/generated/describe-configs-response.ts';
+import {
+  createDescribeLogDirsRequest,
+  describeLogDirsRequestCodec,
+} from '../../../protocol/generated/describe-log-dirs-request.ts';
+import { describeLogDirsResponseCodec } from '../../../protocol/generated/describe-log-dirs-response.ts';
+import {
+  createAlterConfigsResource,
+  createIncrementalAlterConfigsRequest,
+  incrementalAlterConfigsRequestCodec,
+} from '../../../protocol/generated/incremental-alter-configs-request.ts';
+import {
+  createAlterConfigsResourceResponse,
+  createIncrementalAlterConfigsResponse,
+  incrementalAlterConfigsResponseCodec,
+} from '../../../protocol/generated/incremental-alter-configs-response.ts';
+import {
+  createListGroupsRequest,
+  listGroupsRequestCodec,
+} from '../../../protocol/generated/list-groups-request.ts';
+import {
+  createListedGroup,
+  createListGroupsResponse,
+  listGroupsResponseCodec,
+} from '../../../protocol/generated/list-groups-response.ts';
+import {
+  createListTransactionsRequest,
+  listTransactionsRequestCodec,
+} from '../../../protocol/generated/list-transactions-request.ts';
+import { listTransactionsResponseCodec } from '../../../protocol/generated/list-transactions-response.ts';
+import {
+  createFetchPartition,
+  createFetchTopic,
+  createShareFetchRequest,
+  type ShareFetchRequest,
+  shareFetchRequestCodec,
+} from '../../../protocol/generated/share-fetch-request.ts';
+import {
+  createNodeEndpoint,
+  createShareFetchResponse,
+  shareFetchResponseCodec,
+} from '../../../protocol/generated/share-fetch-response.ts';
+import { consumerGroupHeartbeatHandler } from '../../../src/gateway/handlers/consumer-group-heartbeat.ts';
+import { createCreatePartitionsHandler } from '../../../src/gateway/handlers/create-partitions.ts';
+import { createCreateTopicsHandler } from '../../../src/gateway/handlers/create-topics.ts';
+import { createDeleteRecordsHandler } from '../../../src/gateway/handlers/delete-records.ts';
+import { createDeleteTopicsHandler } from '../../../src/gateway/handlers/delete-topics.ts';
+import { describeConfigsHandler } from '../../../src/gateway/handlers/describe-configs.ts';
+import { describeLogDirsHandler } from '../../../src/gateway/handlers/describe-log-dirs.ts';
+import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handlers/incremental-alter-configs.ts';
+import { listGroupsHandler } from '../../../src/gateway/handlers/list-groups.ts';
+import { listTransactionsHandler } from '../../../src/gateway/handlers/list-transactions.ts';
+import { shareFetchHandler } from '../../../src/gateway/handlers/share-fetch.ts';
+import { OwnTopics } from '../../../src/gateway/own-topics.ts';
+import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
+import {
+  exchange,
+  FakeSession,
+  linkNodeId,
+  ordersId,
+  otherId,
+  promotedAt100,
+  type TopicFixture,
+} from './read-fixtures.ts';
+
+const ownTopics = new OwnTopics('__causeway');
+const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
+const promoted: TopicFixture = {
+  name: 'orders',
+  mode: 'promoted',
+  log: null,
+  timeline: promotedAt100(),
+};
+
+function sessionWith(topics: readonly TopicFixture[], role: FakeSession['role']['kind']) {
+  const session = new FakeSession(
+    role === 'broker' ? { kind: 'broker', nodeId: 1 } : { kind: role },
+  );
+  for (const topic of topics) session.directory.put(topic);
+  return session;
+}
+
+const deleteTopics = { request: deleteTopicsRequestCodec, response: deleteTopicsResponseCodec };
+
+test('DeleteTopics: mirrors and our own topics stay, by name and by id', async () => {
+  for (let version = 1; version <= 6; version++) {
+    const session = sessionWith([mirror], 'bootstrap');
+    session.broker.serve(deleteTopics.request, deleteTopics.response, (request) =>
+      createDeleteTopicsResponse({
+        responses: [...request.topicNames, ...request.topics.map(({ name }) => name)].map((name) =>
+          createDeletableTopicResult({ name }),
+        ),
+      }),
+    );
+    const names = ['plain', 'orders', '__causeway_state'];
+    const request = createDeleteTopicsRequest(
+      version < 6
+        ? { topicNames: names }
+        : {
+            topics: [
+              createDeleteTopicState({ name: 'plain' }),
+              createDeleteTopicState({ name: null, topicId: ordersId }),
+              createDeleteTopicState({ name: '__causeway_state' }),
+            ],
+          },
+    );
+    const { response } = await exchange(
+      session,
+      createDeleteTopicsHandler(ownTopics),
+      deleteTopics,
+      version,
+      request,
+    );
+    assert.deepEqual(
+      response.responses.map(({ errorCode }) => errorCode),
+      [0, 44, 44],
+    );
+    const sent = session.broker.seen.at(-1)?.message as DeleteTopicsRequest;
+    assert.deepEqual([...sent.topicNames, ...sent.topics.map(({ name }) => name)], ['plain']);
+    if (version >= 5) assert.match(response.responses[1]?.errorMessage ?? '', /cannot be deleted/);
+  }
+});
+
+test('DeleteTopics: when all is refused nothing is sent; a promoted topic may go', async () => {
+  const session = sessionWith([mirror], 'bootstrap');
+  const request = createDeleteTopicsRequest({ topicNames: ['orders'] });
+  const handler = createDeleteTopicsHandler(ownTopics);
+  const { response } = await exchange(session, handler, deleteTopics, 5, request);
+  assert.equal(response.responses[0]?.errorCode, 44);
+  assert.deepEqual(session.broker.seen, []);
+  session.directory.put(promoted);
+  session.broker.serve(deleteTopics.request, deleteTopics.response, () =>
+    createDeleteTopicsResponse({ responses: [createDeletableTopicResult({ name: 'orders' })] }),
+  );
+  const second = await exchange(session, handler, deleteTopics, 5, request);
+  assert.equal(second.response.responses[0]?.errorCode, 0);
+});
+
+test('CreateTopics: neither our own topics nor a mirror that is about to be made', async () => {
+  const codecs = { request: createTopicsRequestCodec, response: createTopicsResponseCodec };
+  for (let version = 2; version <= 7; version++) {
+    const session = sessionWith([{ ...mirror, topicId: null }], 'bootstrap');
+    session.broker.serve(codecs.request, codecs.response, ({ topics }) =>
+      createCreateTopicsResponse({
+        topics: topics.map(({ name }) => createCreatableTopicResult({ name })),
+      }),
+    );
+    const { response } = await exchange(
+      session,
+      createCreateTopicsHandler(ownTopics),
+      codecs,
+      version,
+      createCreateTopicsRequest({
+        topics: ['plain', 'orders', '__causeway_x'].map((name) => createCreatableTopic({ name })),
+      }),
+    );
+    assert.deepEqual(
+      response.topics.map(({ name, errorCode }) => [name, errorCode]),
+      [
+        ['plain', 0],
+        ['orders', 36],
+        ['__causeway_x', 44],
+      ],
+    );
+  }
+});
+
+test('CreatePartitions: a mirror grows with its source only', async () => {
+  const codecs = { request: createPartitionsRequestCodec, response: createPartitionsResponseCodec };
+  const session = sessionWith([mirror], 'bootstrap');
+  session.broker.serve(codecs.request, codecs.response, ({ topics }) =>
+    createCreatePartitionsResponse({
+      results: topics.map(({ name }) => createCreatePartitionsTopicResult({ name })),
+    }),
+  );
+  const { response } = await exchange(
+    session,
+    createCreatePartitionsHandler(ownTopics),
+    codecs,
+    3,
+    createCreatePartitionsRequest({
+      topics: ['orders', 'plain', '__causeway_x'].map((name) =>
+        createCreatePartitionsTopic({ name, count: 9 }),
+      ),
+    }),
+  );
+  const codes = new Map(response.results.map(({ name, errorCode }) => [name, errorCode]));
+  assert.deepEqual(
+    [codes.get('orders'), codes.get('plain'), codes.get('__causeway_x')],
+    [37, 0, 44],
+  );
+});
+
+test('configs: mirrors may be altered, our own topics and the link node not', async () => {
+  const codecs = {
+    request: incrementalAlterConfigsRequestCodec,
+    response: incrementalAlterConfigsResponseCodec,
+  };
+  const session = sessionWith([mirror], 'bootstrap');
+  session.broker.serve(codecs.request, codecs.response, ({ resources }) =>
+    createIncrementalAlterConfigsResponse({
+      responses: resources.map(({ resourceType, resourceName }) =>
+        createAlterConfigsResourceResponse({ resourceType, resourceName }),
+      ),
+    }),
+  );
+  const { response } = await exchange(
+    session,
+    createIncrementalAlterConfigsHandler(ownTopics),
+    codecs,
+    1,
+    createIncrementalAlterConfigsRequest({
+      resources: [
+        createAlterConfigsResource({ resourceType: 2, resourceName: 'orders' }),
+        createAlterConfigsResource({ resourceType: 2, resourceName: '__causeway_state' }),
+        createAlterConfigsResource({ resourceType: 4, resourceName: String(linkNodeId) }),
+        createAlterConfigsResource({ resourceType: 4, resourceName: '1' }),
+      ],
+    }),
+  );
+  const codes = response.responses.map((one) => [one.resourceName, one.errorCode] as const);
+  assert.deepEqual(
+    new Map(codes),
+    new Map([
+      ['orders', 0],
+      ['1', 0],
+      ['__causeway_state', 44],
+      [String(linkNodeId), 42],
+    ]),
+  );
+});
+
+test('DescribeConfigs: the link node as a broker has none, and that is no error', async () => {
+  const codecs = { request: describeConfigsRequestCodec, response: describeConfigsResponseCodec };
+  const session = sessionWith([mirror], 'link');
+  const link = createDescribeConfigsResource({
+    resourceType: 4,
+    resourceName: String(linkNodeId),
+  });
+  const request = createDescribeConfigsRequest({ resources: [link] });
+  const { response } = await exchange(session, describeConfigsHandler, codecs, 4, request);
+  assert.deepEqual(response.results[0]?.configs, []);
+  assert.equal(response.results[0]?.errorCode, 0);
+  session.broker.serve(codecs.request, codecs.response, ({ resources }) =>
+    createDescribeConfigsResponse({
+      results: resources.map(({ resourceType, resourceName }) =>
+        createDescribeConfigsResult({ resourceType, resourceName }),
+      ),
+    }),
+  );
+  const topic = createDescribeConfigsResource({ resourceType: 2, resourceName: 'orders' });
+  const both = createDescribeConfigsRequest({ resources: [link, topic] });
+  const mixed = await exchange(session, describeConfigsHandler, codecs, 4, both);
+  assert.deepEqual(mixed.response.results.map(({ resourceName }) => resourceName).sort(), [
+    String(linkNodeId),
+    'orders',
+  ]);
+});
+
+test('the link node answers what clients ask of every node by itself', async () => {
+  const session = sessionWith([mirror], 'link');
+  const groups = { request: listGroupsRequestCodec, response: listGroupsResponseCodec };
+  const asked = createListGroupsRequest();
+  assert.deepEqual(
+    (await exchange(session, listGroupsHandler, groups, 5, asked)).response.groups,
+    [],
+  );
+  const transactions = {
+    request: listTransactionsRequestCodec,
+    response: listTransactionsResponseCodec,
+  };
+  const listed = await exchange(
+    session,
+    listTransactionsHandler,
+    transactions,
+    2,
+    createListTransactionsRequest(),
+  );
+  assert.deepEqual(listed.response.transactionStates, []);
+  const dirs = { request: describeLogDirsRequestCodec, response: describeLogDirsResponseCodec };
+  const described = await exchange(
+    session,
+    describeLogDirsHandler,
+    dirs,
+    4,
+    createDescribeLogDirsRequest({ topics: null }),
+  );
+  // Java's admin client takes an empty list for "not authorized".
+  assert.equal(described.response.results.length, 1);
+  assert.deepEqual(described.response.results[0]?.topics, []);
+  assert.deepEqual(session.broker.seen, []);
+
+  const broker = sessionWith([mirror], 'broker');
+  broker.broker.serve(groups.request, groups.response, () =>
+    createListGroupsResponse({ groups: [createListedGroup({ groupId: 'g' })] }),
+  );
+  const far = await exchange(broker, listGroupsHandler, groups, 5, asked);
+  assert.equal(far.response.groups[0]?.groupId, 'g');
+});
+
+const deleteRecords = { request: deleteRecordsRequestCodec, response: deleteRecordsResponseCodec };
+
+async function deleting(session: FakeSession, name: string, offset: bigint) {
+  session.broker.serve(deleteRecords.request, deleteRecords.response, ({ topics }) =>
+    createDeleteRecordsResponse({
+      topics: topics.map((topic) =>
+        createDeleteRecordsTopicResult({
+          name: topic.name,
+          partitions: topic.partitions.map((one) =>
+            createDeleteRecordsPartitionResult({
+              partitionIndex: one.partitionIndex,
+              lowWatermark: one.offset < 0n ? 30n : one.offset,
+            }),
+          ),
+        }),
+      ),
+    }),
+  );
+  const request = createDeleteRecordsRequest({
+    topics: [
+      createDeleteRecordsTopic({
+        name,
+        partitions: [createDeleteRecordsPartition({ partitionIndex: 0, offset })],
+      }),
+    ],
+  });
+  const handler = createDeleteRecordsHandler(ownTopics);
+  const { response } = await exchange(session, handler, deleteRecords, 2, request);
+  const sent = session.broker.seen.at(-1)?.message as DeleteRecordsRequest | undefined;
+  return {
+    result: response.topics[0]?.partitions[0],
+    sentOffset: sent?.topics[0]?.partitions[0]?.offset,
+  };
+}
+
+test('DeleteRecords: refused on mirrors and our own topics, passed on ordinary ones', async () => {
+  const refused = await deleting(sessionWith([mirror], 'broker'), 'orders', 5n);
+  assert.deepEqual([refused.result?.errorCode, refused.sentOffset], [44, undefined]);
+  const own = await deleting(sessionWith([], 'broker'), '__causeway_state', 5n);
+  assert.deepEqual([own.result?.errorCode, own.sentOffset], [44, undefined]);
+  const plain = await deleting(sessionWith([mirror], 'broker'), 'plain', 5n);
+  assert.deepEqual([plain.result?.errorCode, plain.result?.lowWatermark], [0, 5n]);
+  const stray = await deleting(sessionWith([mirror], 'link'), 'plain', 5n);
+  assert.deepEqual([stray.result?.errorCode, stray.sentOffset], [6, undefined]);
+});
+
+test('DeleteRecords on a promoted topic: below the splice refused, from it on shifted', async () => {
+  const log = new MemoryMirrorLog(40n, batch(40n, 60));
+  const below = await deleting(sessionWith([{ ...promoted, log }], 'broker'), 'orders', 99n);
+  assert.deepEqual([below.result?.errorCode, below.sentOffset], [44, undefined]);
+  assert.equal(log.logStart, 40n);
+  // S = 100, n = 8.
+  const above = await deleting(sessionWith([{ ...promoted, log }], 'broker'), 'orders', 105n);
+  assert.deepEqual([above.sentOffset, above.result?.lowWatermark], [13n, 105n]);
+  assert.equal(log.logStart, 100n, 'the copy went with it');
+  const all = await deleting(sessionWith([promoted], 'broker'), 'orders', -1n);
+  assert.deepEqual([all.sentOffset, all.result?.lowWatermark], [-1n, 122n]);
+  const link = await deleting(sessionWith([promoted], 'link'), 'orders', 105n);
+  assert.deepEqual([link.result?.errorCode, link.sentOffset], [6, undefined]);
+});
+
+test('a member that comes from another cluster is told to join again', async () => {
+  const codecs = {
+    request: consumerGroupHeartbeatRequestCodec,
+    response: consumerGroupHeartbeatResponseCodec,
+  };
+  for (const [memberEpoch, expected] of [
+    [7, 25],
+    [0, 69],
+    [-1, 69],
+  ] as const) {
+    const session = sessionWith([], 'broker');
+    session.broker.serve(codecs.request, codecs.response, () =>
+      createConsumerGroupHeartbeatResponse({ errorCode: 69, errorMessage: 'no such group' }),
+    );
+    const request = createConsumerGroupHeartbeatRequest({ groupId: 'g', memberEpoch });
+    const handler = consumerGroupHeartbeatHandler;
+    const { response } = await exchange(session, handler, codecs, 1, request);
+    assert.equal(response.errorCode, expected);
+  }
+});
+
+test('ShareFetch: topics of ours are taken out and refused, endpoints are ours', async () => {
+  const codecs = { request: shareFetchRequestCodec, response: shareFetchResponseCodec };
+  for (const topic of [mirror, promoted]) {
+    const session = sessionWith([topic], 'broker');
+    session.broker.serve(codecs.request, codecs.response, () =>
+      createShareFetchResponse({
+        nodeEndpoints: [createNodeEndpoint({ nodeId: 2, host: 'real-2', port: 9092 })],
+      }),
+    );
+    const { response, frame } = await exchange(
+      session,
+      shareFetchHandler,
+      codecs,
+      2,
+      createShareFetchRequest({
+        groupId: 's',
+        memberId: 'm',
+        topics: [ordersId, otherId].map((topicId) =>
+          createFetchTopic({ topicId, partitions: [createFetchPartition({ partitionIndex: 3 })] }),
+        ),
+      }),
+    );
+    assert.equal(frame.includes('real-'), false);
+    const [refused] = response.responses;
+    assert.equal(refused?.topicId, ordersId);
+    assert.equal(refused?.partitions[0]?.errorCode, 29);
+    const sent = session.broker.seen.at(-1)?.message as ShareFetchRequest;
+    assert.deepEqual(
+      sent.topics.map(({ topicId }) => topicId),
+      [otherId],
+    );
+  }
+});

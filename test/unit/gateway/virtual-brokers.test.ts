@@ -1,0 +1,172 @@
+// Ports of virtual brokers: durable, bound before they are named, distinct, and a clear error when they run out.
+import assert from 'node:assert/strict';
+import { connect, createServer } from 'node:net';
+import { after, test } from 'node:test';
+import type { BrokerInfo } from '../../../src/cluster/cluster.ts';
+import { GatewayError } from '../../../src/gateway/gateway-error.ts';
+import type { ListenerRole } from '../../../src/gateway/handler.ts';
+import { type NodePorts, VirtualBrokers } from '../../../src/gateway/virtual-brokers.ts';
+import { Events } from '../../../src/observe/events.ts';
+import { releasePorts, reservePorts } from '../../helpers/ports.ts';
+import { until } from '../../helpers/wait.ts';
+
+const linkNodeId = 1_000_000;
+const reserved = await reservePorts(6, { isConsecutive: true });
+const [bootstrapPort = 0, first = 0] = reserved;
+after(() => releasePorts(reserved));
+
+class Ports implements NodePorts {
+  ports: Readonly<Record<string, number>>;
+  readonly saved: Readonly<Record<string, number>>[] = [];
+  failure: Error | null = null;
+
+  constructor(ports: Readonly<Record<string, number>> = {}) {
+    this.ports = ports;
+  }
+  load(): Readonly<Record<string, number>> {
+    return this.ports;
+  }
+  save(ports: Readonly<Record<string, number>>): Promise<void> {
+    if (this.failure) return Promise.reject(this.failure);
+    this.ports = ports;
+    this.saved.push(ports);
+    return Promise.resolve();
+  }
+}
+
+function broker(nodeId: number, host = `real-${nodeId}`): BrokerInfo {
+  return { nodeId, host, port: 9092, rack: null };
+}
+
+function brokersOn(ports: NodePorts, count = 5) {
+  const roles: ListenerRole[] = [];
+  const events = new Events();
+  const brokers = new VirtualBrokers({
+    config: {
+      bind: '127.0.0.1',
+      advertise: 'proxy.example',
+      bootstrapPort,
+      brokerPorts: { first, last: first + count - 1 },
+      linkNodeId,
+    },
+    ports,
+    events,
+    onSocket: (role, socket) => {
+      roles.push(role);
+      socket.destroy();
+    },
+  });
+  return { brokers, roles, events };
+}
+
+async function roleAt(port: number, roles: ListenerRole[]): Promise<ListenerRole | undefined> {
+  const before = roles.length;
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => socket.destroy());
+  await until('the connection', () => roles.length > before);
+  socket.destroy();
+  return roles.at(-1);
+}
+
+test('ids keep their ports over restarts, sparse and vanished ones too', async () => {
+  const ports = new Ports();
+  const one = brokersOn(ports);
+  await one.brokers.start([broker(0), broker(5)]);
+  const before = one.brokers.endpoints();
+  assert.deepEqual(
+    before.map(({ nodeId, port }) => [nodeId, port]),
+    [
+      [linkNodeId, first],
+      [0, first + 1],
+      [5, first + 2],
+    ],
+  );
+  assert.deepEqual(await roleAt(first, one.roles), { kind: 'link' });
+  assert.deepEqual(await roleAt(first + 2, one.roles), { kind: 'broker', nodeId: 5 });
+  assert.deepEqual(await roleAt(bootstrapPort, one.roles), { kind: 'bootstrap' });
+  one.brokers.close();
+
+  const two = brokersOn(ports);
+  await two.brokers.start([broker(3), broker(5)]);
+  const after = new Map(two.brokers.endpoints().map(({ nodeId, port }) => [nodeId, port]));
+  assert.equal(after.get(5), first + 2);
+  assert.equal(after.get(0), first + 1, 'the port of a broker that is gone stays bound');
+  assert.equal(after.get(3), first + 3);
+  assert.equal(two.brokers.broker(0), undefined);
+  assert.equal(new Set(after.values()).size, after.size);
+  two.brokers.close();
+});
+
+test('a new broker is bound and recorded before it can be named', async () => {
+  const ports = new Ports();
+  const { brokers, roles } = brokersOn(ports);
+  await brokers.start([broker(1)]);
+  assert.equal(brokers.endpoint(2), undefined);
+  ports.failure = new Error('the state does not answer');
+  await assert.rejects(brokers.ensure([broker(1), broker(2)]), /does not answer/);
+  assert.equal(brokers.endpoint(2), undefined, 'not recorded, so not named');
+  ports.failure = null;
+  await Promise.all([brokers.ensure([broker(2)]), brokers.ensure([broker(2), broker(3)])]);
+  assert.equal(brokers.endpoint(2)?.port, first + 2);
+  assert.equal(brokers.endpoint(3)?.port, first + 3);
+  assert.equal(ports.ports['3'], first + 3);
+  assert.deepEqual(await roleAt(first + 2, roles), { kind: 'broker', nodeId: 2 });
+  brokers.close();
+});
+
+test('a changed address is followed, a known rack kept', async () => {
+  const { brokers } = brokersOn(new Ports());
+  await brokers.start([{ ...broker(1), rack: 'a' }]);
+  await brokers.ensure([broker(1, 'moved')]);
+  assert.deepEqual(brokers.broker(1), { nodeId: 1, host: 'moved', port: 9092, rack: 'a' });
+  assert.equal(brokers.endpoint(1)?.host, 'proxy.example');
+  assert.equal(brokers.endpoint(1)?.rack, 'a');
+  brokers.close();
+});
+
+test('a used-up range is a clear error, and those that have a port go on', async () => {
+  const { brokers, events } = brokersOn(new Ports(), 2);
+  await brokers.start([broker(1)]);
+  await assert.rejects(brokers.ensure([broker(1), broker(2)]), (error) => {
+    assert.ok(error instanceof GatewayError);
+    assert.equal(error.code, 'PORTS_USED_UP');
+    assert.match(error.message, /brokerPorts \d+-\d+ is used up: node 2 needs a port/);
+    return true;
+  });
+  assert.ok(events.since(0).some(({ event }) => event === 'broker_ports_used_up'));
+  await brokers.ensure([broker(1)]);
+  assert.equal(brokers.endpoint(1)?.port, first + 1);
+  brokers.close();
+});
+
+test('a broker with the id of the link node is refused', async () => {
+  const { brokers } = brokersOn(new Ports());
+  const isRefused = (error: unknown): boolean =>
+    error instanceof GatewayError && error.code === 'LINK_NODE_ID_TAKEN';
+  await assert.rejects(brokers.start([broker(1), broker(linkNodeId)]), isRefused);
+  await brokers.start([broker(1)]);
+  await assert.rejects(brokers.ensure([broker(1), broker(linkNodeId)]), isRefused);
+  assert.equal(brokers.broker(linkNodeId), undefined);
+  brokers.close();
+});
+
+test('a recorded port that another program holds stops the start by name', async () => {
+  const squatter = createServer();
+  await new Promise<void>((resolve) => squatter.listen(first + 1, '127.0.0.1', resolve));
+  try {
+    const recorded = brokersOn(new Ports({ [String(linkNodeId)]: first, '1': first + 1 }));
+    await assert.rejects(recorded.brokers.start([broker(1)]), (error) => {
+      assert.ok(error instanceof GatewayError);
+      assert.equal(error.code, 'PORT_IN_USE');
+      assert.match(error.message, new RegExp(`port ${first + 1} for broker 1 cannot be bound`));
+      return true;
+    });
+    // Everything that was bound on the way is free again; a new id passes the port over.
+    const fresh = brokersOn(new Ports());
+    await fresh.brokers.start([broker(1)]);
+    assert.equal(fresh.brokers.endpoint(1)?.port, first + 2);
+    fresh.brokers.close();
+  } finally {
+    squatter.close();
+  }
+});
