@@ -5,6 +5,7 @@ import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
+import { eventsMax } from './config/limits.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
 import { systemClock } from './link/context.ts';
 import { startLinks } from './link/start.ts';
@@ -212,7 +213,7 @@ export async function startCauseway(
   config: CausewayConfig,
   options: CausewayOptions = {},
 ): Promise<Causeway> {
-  const events = new Events();
+  const events = new Events({ ringMax: eventsMax });
   const logger = options.logger ?? createLogger({ level: config.log.level, name: config.name });
   const stopLogging = logEvents(events, logger);
   const opened = new Opened(events);

@@ -4,6 +4,7 @@
 import swagger from '@fastify/swagger';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { adminBodyBytesMax, adminConnectionsMax } from '../config/limits.ts';
 import { answerTo, type HttpAnswer } from './errors.ts';
 import { toJson } from './json.ts';
 import { healthRoutes } from './routes-health.ts';
@@ -13,10 +14,7 @@ import { ownRoutes } from './routes-own.ts';
 import type { AdminServices } from './services.ts';
 import { validatorCompiler } from './validation.ts';
 
-/** A list of 10,000 topics with the longest names fits. */
-const bodyBytesMax = 4 * 1024 * 1024;
 const requestTimeoutMs = 120_000;
-const connectionsMax = 256;
 
 export interface AdminServer {
   /** As bound, for example `http://127.0.0.1:8082`. */
@@ -66,7 +64,7 @@ const restPrefixes = ['/kafka/v3', '/v3'] as const;
 export async function createAdminApp(services: AdminServices): Promise<FastifyInstance> {
   const closing = new AbortController();
   const app = Fastify({
-    bodyLimit: bodyBytesMax,
+    bodyLimit: adminBodyBytesMax,
     requestTimeout: requestTimeoutMs,
     forceCloseConnections: true,
     exposeHeadRoutes: false,
@@ -76,7 +74,7 @@ export async function createAdminApp(services: AdminServices): Promise<FastifyIn
       send(reply, { status: error.statusCode ?? 400, errorCode: 400, message: error.message });
     },
   });
-  app.server.maxConnections = connectionsMax;
+  app.server.maxConnections = adminConnectionsMax;
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(() => (value) => toJson(value));
   app.setReplySerializer((value) => toJson(value));

@@ -6,7 +6,7 @@ import { ConfigError, loadConfig } from '../config/load.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
 import { addStateExport } from './other-commands.ts';
-import { block } from './output.ts';
+import { block, bytes, table } from './output.ts';
 
 interface ServeOptions {
   config: string;
@@ -24,26 +24,32 @@ async function readConfig(context: CommandContext, file: string): Promise<Causew
   }
 }
 
-function reportConfig(context: CommandContext, config: CausewayConfig): void {
+async function reportConfig(context: CommandContext, config: CausewayConfig): Promise<void> {
+  const { memoryTerms } = await import('../config/limits.ts');
   const { gateway, storage, admin } = config;
   const ports = `${gateway.brokerPorts.first}-${gateway.brokerPorts.last}`;
-  context.print({ valid: true, name: config.name }, () =>
-    block([
+  context.print({ valid: true, name: config.name, memory: memoryTerms }, () => {
+    const head = block([
       ['Configuration', 'valid'],
       ['Name', config.name],
       ['Destination', config.destination.bootstrapServers.join(', ')],
       ['Clients connect to', `${gateway.advertise}:${gateway.bootstrapPort}, then ${ports}`],
       ['Mirror logs', storage.directory],
       ['Admin API', `${admin.bind}:${admin.port}`],
-    ]),
-  );
+    ]);
+    const memory = table(
+      ['MEMORY AT MOST, FOR EACH', 'BYTES', 'HOW MANY AT MOST'],
+      memoryTerms.map(({ what, bytesMax, countMax }) => [what, bytes(bytesMax), countMax]),
+    );
+    return `${head}\n${memory}`;
+  });
 }
 
 /** Serves until a signal or a fault that nobody handled; then the process ends. */
 async function serve(context: CommandContext, options: ServeOptions): Promise<void> {
   const config = await readConfig(context, options.config);
   if (options.check === true) {
-    reportConfig(context, config);
+    await reportConfig(context, config);
     return;
   }
   // The service itself is loaded only here: all other commands start without it.

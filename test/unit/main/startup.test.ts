@@ -1,0 +1,135 @@
+// What a start finds in its storage directory, and what it does with a directory that is new.
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { after, beforeEach, test } from 'node:test';
+import type { CausewayConfig } from '../../../src/config/config.ts';
+import { parseConfig } from '../../../src/config/load.ts';
+import { Events } from '../../../src/observe/events.ts';
+import { inspectDirectory, openStorage } from '../../../src/startup.ts';
+import type { StorageRecord } from '../../../src/state/records.ts';
+import type { State, StateChange } from '../../../src/state/state.ts';
+import { formatIdentity, identityFileName } from '../../../storage/disk/directory-identity.ts';
+
+const clusterId = 'cluster-1';
+const directories: string[] = [];
+let directory: string;
+let config: CausewayConfig;
+
+beforeEach(async () => {
+  directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-startup-'));
+  directories.push(directory);
+  config = parseConfig(
+    `destination: {bootstrap.servers: "k:9092"}
+gateway: {advertise: h}
+storage: {directory: ${directory}, minFreeBytes: 1MiB}
+`,
+    {},
+  );
+});
+
+after(async () => {
+  for (const made of directories) await rm(made, { recursive: true });
+});
+
+interface RecordedState extends State {
+  readonly commits: StateChange[];
+}
+
+/** Only what a start asks of the state. */
+function stateWith(storage: StorageRecord | undefined): RecordedState {
+  const commits: StateChange[] = [];
+  const view = {
+    links: new Map(),
+    topics: new Map(),
+    receipts: new Map(),
+    nodePorts: undefined,
+    storage,
+  };
+  return {
+    commits,
+    view,
+    lease: { isValid: () => true, check: () => undefined, instanceId: 'i' },
+    isSettled: true,
+    isInDoubt: () => false,
+    commit: async (changes) => void commits.push(...changes),
+    onChange: () => () => undefined,
+    onOwnership: () => () => undefined,
+    close: async () => undefined,
+  };
+}
+
+async function identity(of: { clusterId: string; instanceName: string }): Promise<void> {
+  const text = formatIdentity({ ...of, directoryId: 'directory-1' });
+  await writeFile(path.join(directory, identityFileName), text);
+}
+
+const ours = { clusterId, instanceName: 'causeway' };
+
+test('a new directory holds nothing that could be lost', async () => {
+  const findings = await inspectDirectory(config, clusterId);
+  assert.deepEqual(findings, { mirrorStorageExists: false, snapshotDirectory: directory });
+});
+
+test('R20: our own directory with logs or a snapshot makes a missing state a loss', async () => {
+  await identity(ours);
+  assert.equal((await inspectDirectory(config, clusterId)).mirrorStorageExists, false);
+  await mkdir(path.join(directory, 'logs', 'x'), { recursive: true });
+  assert.equal((await inspectDirectory(config, clusterId)).mirrorStorageExists, true);
+  await rm(path.join(directory, 'logs'), { recursive: true });
+  await writeFile(path.join(directory, 'state-snapshot.jsonl'), '');
+  assert.equal((await inspectDirectory(config, clusterId)).mirrorStorageExists, true);
+});
+
+test('the snapshot of another cluster is not written over', async () => {
+  await identity({ ...ours, clusterId: 'cluster-2' });
+  await writeFile(path.join(directory, 'state-snapshot.jsonl'), 'theirs');
+  const { mirrorStorageExists, snapshotDirectory } = await inspectDirectory(config, clusterId);
+  assert.equal(mirrorStorageExists, false);
+  assert.equal(snapshotDirectory, path.join(directory, 'state-causeway-cluster-1'));
+});
+
+function start(state: State, events: Events, acceptLoss = false) {
+  return openStorage({ config, clusterId, state, events, acceptLoss });
+}
+
+test('a new directory is recorded in the state, a known one is not recorded again', async () => {
+  const first = stateWith(undefined);
+  const storage = await start(first, new Events());
+  const record: StorageRecord = { kind: 'storage', directoryId: storage.directoryId };
+  assert.deepEqual(first.commits, [{ put: record }]);
+  await storage.close();
+  const second = stateWith(record);
+  await (await start(second, new Events())).close();
+  assert.deepEqual(second.commits, []);
+});
+
+test('a directory whose record was lost in a crash is recorded at the next start', async () => {
+  await (await start(stateWith(undefined), new Events())).close();
+  const again = stateWith(undefined);
+  const storage = await start(again, new Events());
+  await storage.close();
+  assert.equal(again.commits.length, 1);
+});
+
+test('R19: a directory that the state does not name is refused, said, and left alone', async () => {
+  const state = stateWith({ kind: 'storage', directoryId: 'another' });
+  const events = new Events();
+  const storage = await start(state, events);
+  assert.equal(storage.refusal?.code, 'MISSING');
+  assert.deepEqual(await readdir(directory), []);
+  assert.deepEqual(state.commits, []);
+  const said = events.since(0).filter((event) => event.event === 'storage_foreign');
+  assert.equal(said.length, 1);
+  assert.match(said[0]?.message ?? '', /--accept-loss/);
+  await storage.close();
+});
+
+test('R19: with the loss accepted the directory is adopted and recorded', async () => {
+  const state = stateWith({ kind: 'storage', directoryId: 'another' });
+  const storage = await start(state, new Events(), true);
+  assert.equal(storage.refusal, null);
+  assert.deepEqual(state.commits, [{ put: { kind: 'storage', directoryId: storage.directoryId } }]);
+  await storage.close();
+});
