@@ -5,6 +5,7 @@
 // may be gone, so that a log that lost its head still says which epoch its tail is in.
 
 import type { EpochEnd } from '../mirror-log.ts';
+import { smaller } from './offsets.ts';
 
 interface EpochStart {
   readonly epoch: number;
@@ -59,10 +60,13 @@ export class EpochHistory {
     this.#entries = this.#entries.filter((entry) => entry.startOffset < end);
   }
 
-  /** Forgets epochs that ended at or below the log start. */
+  /** Forgets epochs but for the last one that began below the log start; that one is seen. */
   trimHead(logStart: bigint): void {
-    const first = this.#entries.findLastIndex((entry) => entry.startOffset <= logStart);
+    const first = this.#entries.findLastIndex((entry) => entry.startOffset < logStart);
     if (first > 0) this.#entries.splice(0, first);
+    const head = this.#entries[0];
+    if (head === undefined || head.startOffset >= logStart) return;
+    this.#entries[0] = { ...head, firstBatchEnd: smaller(head.firstBatchEnd, logStart) };
   }
 
   /** The epoch that a checkpoint kept of a head whose batches are gone. */

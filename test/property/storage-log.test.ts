@@ -62,7 +62,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 /** How many times the usual number of runs: for long soaks. */
-const scale = Number(process.env['CAUSEWAY_PROPERTY_SCALE'] ?? 1);
+const scale = Number(process.env.CAUSEWAY_PROPERTY_SCALE ?? 1);
 
 const storageOptions = { segmentBytesMax: 3000, handlesMax: 2 };
 
@@ -273,6 +273,7 @@ class Run {
     const last = kept.at(-1)?.next ?? log.logStart;
     assert.equal(log.end, last, 'nothing beyond what was appended');
     this.#adopt(kept, moved);
+    await this.compare();
   }
 
   /** The model goes on from what the crash has left. */
@@ -306,7 +307,7 @@ test('R1: the log answers as a naive one does, whatever is done to it', async ()
         await run.compare();
       }
     }),
-    { numRuns: 150 * scale },
+    { numRuns: 150 * scale, includeErrorInReport: true },
   );
 });
 
@@ -325,7 +326,7 @@ test('R1, R11, R19: a power cut at any moment costs nothing that was durable', a
         await run.compare();
       },
     ),
-    { numRuns: 400 * scale },
+    { numRuns: 400 * scale, includeErrorInReport: true },
   );
 });
 

@@ -123,7 +123,7 @@ export function dataBatch(baseOffset: bigint, options: BatchOptions = {}): Buffe
     partitionLeaderEpoch: epoch,
     records: timestamps.map((stamp, index) => ({
       key: Buffer.from(`key-${baseOffset}-${index}`),
-      value: Buffer.alloc(valueBytes, Number(baseOffset % 251n)),
+      value: Buffer.alloc(valueBytes, 97 + Number(baseOffset % 26n)),
       timestamp: stamp,
     })),
     ...transactional,

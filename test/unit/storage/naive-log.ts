@@ -131,9 +131,12 @@ export class NaiveLog {
   }
 
   lastStableOffset(): bigint {
-    const undecided = this.visible().filter(
+    const undecided = this.batches.filter(
       (batch) =>
-        batch.producerId !== null && batch.control === null && this.outcome(batch) === 'open',
+        batch.base < this.visibleEnd &&
+        batch.producerId !== null &&
+        batch.control === null &&
+        this.outcome(batch) === 'open',
     );
     return larger(undecided[0]?.base ?? this.visibleEnd, this.logStart);
   }
