@@ -1,13 +1,14 @@
 /**
- * Walks the body of a FetchResponse without building it, and points at what lies at a fixed width in
- * each partition: offsets, epochs, the span of its records. It never looks inside records and keeps
- * nothing. Whoever patches at these positions changes no length, so the frame stays whole.
+ * Walks the body of a FetchResponse without building it, and points at what lies at a fixed width
+ * in each partition: offsets, epochs, the span of its records. It never looks inside records and
+ * keeps nothing. Whoever patches at these positions changes no length, so the frame stays whole.
  * Invariant: every position lies inside the frame; one walk, every byte at most once, no copies.
  *
  *   partition: index int32, error int16, high watermark int64, last stable offset int64,
  *              log start int64 (5+), aborted [producer id int64, first offset int64, tags 12+],
- *              preferred replica int32 (11+), records, tags (12+): 0 diverging epoch {int32, int64},
- *              1 current leader {id int32, epoch int32}, 2 snapshot id {int64, int32}
+ *              preferred replica int32 (11+), records, tags (12+):
+ *              0 diverging epoch {int32, int64}, 1 current leader {id int32, epoch int32},
+ *              2 snapshot id {int64, int32}
  */
 import { Reader } from './bytes/reader.ts';
 
@@ -42,7 +43,10 @@ export interface ScannedFetch {
   readonly nodeEndpoints: number;
 }
 
-/** `bodyOffset`: behind the response header. Throws ProtocolError on bytes that are no FetchResponse. */
+/**
+ * `bodyOffset`: behind the response header. Throws ProtocolError on bytes that are no
+ * FetchResponse.
+ */
 export function scanFetchResponse(
   frame: Buffer,
   bodyOffset: number,

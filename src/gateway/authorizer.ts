@@ -1,7 +1,8 @@
-// Who may read (or write) a topic that we answer for: asked of the destination, with the client's own rights,
-// by Metadata with authorised operations on the client's own upstream connection (design §3). Owns the cache
-// of one connection; refuses to know users or ACLs. Invariant: nothing is allowed without an answer that says
-// so and is younger than 30 s. Never called inside a SASL exchange: handlers run after it.
+// Who may read (or write) a topic that we answer for: asked of the destination, with the client's
+// own rights, by Metadata with authorised operations on the client's own upstream connection
+// (design §3). Owns the cache of one connection; refuses to know users or ACLs. Invariant: nothing
+// is allowed without an answer that says so and is younger than 30 s. Never called inside a SASL
+// exchange: handlers run after it.
 import {
   createMetadataRequest,
   createMetadataRequestTopic,
@@ -19,7 +20,10 @@ export type AclOperation = (typeof AclOperation)[keyof typeof AclOperation];
 
 /** An allowed topic is asked for again after this. */
 export const verdictAgeMsMax = 30_000;
-/** A refusal may be lifted, and a topic made, at any moment: it is kept just long enough to damp retries. */
+/**
+ * A refusal may be lifted, and a topic made, at any moment: it is kept just long enough to damp
+ * retries.
+ */
 const refusalAgeMsMax = 1_000;
 const cachedTopicsMax = 10_000;
 
@@ -34,8 +38,9 @@ interface Answer {
 const cacheKey = Symbol('authorizer');
 
 /**
- * The error for each topic name: NONE when the operation is allowed, TOPIC_AUTHORIZATION_FAILED when not,
- * UNKNOWN_TOPIC_OR_PARTITION as the destination says; NOT_LEADER_OR_FOLLOWER (retriable) when nobody answers.
+ * The error for each topic name: NONE when the operation is allowed, TOPIC_AUTHORIZATION_FAILED
+ * when not, UNKNOWN_TOPIC_OR_PARTITION as the destination says; NOT_LEADER_OR_FOLLOWER (retriable)
+ * when nobody answers.
  */
 export async function authorize(
   session: SessionView,

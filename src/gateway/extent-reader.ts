@@ -1,7 +1,8 @@
-// The one reader of mirror extents, for the link node and for the copied part of promoted partitions. Owns
-// what a copy answers to a fetch: batches up to the extent's end, watermarks, aborted transactions. Refuses
-// to know requests and sessions. Invariant (R19): bytes that should be there and cannot be read are
-// KAFKA_STORAGE_ERROR, never an absence; OFFSET_OUT_OF_RANGE is said only when the copy vouches for it.
+// The one reader of mirror extents, for the link node and for the copied part of promoted
+// partitions. Owns what a copy answers to a fetch: batches up to the extent's end, watermarks,
+// aborted transactions. Refuses to know requests and sessions. Invariant (R19): bytes that should
+// be there and cannot be read are KAFKA_STORAGE_ERROR, never an absence; OFFSET_OUT_OF_RANGE is
+// said only when the copy vouches for it.
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
@@ -26,7 +27,10 @@ export interface ExtentAnswer {
   readonly records: Buffer;
   /** Null for read_uncommitted. */
   readonly abortedTransactions: readonly { producerId: bigint; firstOffset: bigint }[] | null;
-  /** A closed extent has no batch at or after the offset (a gap at its end): the next extent goes on. */
+  /**
+   * A closed extent has no batch at or after the offset (a gap at its end): the next extent goes
+   * on.
+   */
   readonly isExhausted: boolean;
 }
 
@@ -54,8 +58,8 @@ export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
   }
   const highWatermark = least(extent.end ?? log.visibleEnd, log.visibleEnd);
   if (extent.end !== null && offset >= highWatermark) {
-    // The promotion is committed and its ABORT batches come to light in a moment; otherwise a closed copy
-    // that is shorter than its extent misses bytes that were once vouched for.
+    // The promotion is committed and its ABORT batches come to light in a moment; otherwise a
+    // closed copy that is shorter than its extent misses bytes that were once vouched for.
     return log.heldFrom === null ? unreadable : failed(ErrorCode.NOT_LEADER_OR_FOLLOWER);
   }
   const lastStableOffset = least(log.lastStableOffset, highWatermark);
@@ -99,8 +103,8 @@ async function readBatches(log: MirrorLog, read: ExtentRead, endOffset: bigint) 
 const reportedLogs = new WeakSet<MirrorLog>();
 
 /**
- * What clients are told when a log fails: KAFKA_STORAGE_ERROR, which they retry, and one event for each log.
- * Anything but a StorageError is a fault of ours and goes on up.
+ * What clients are told when a log fails: KAFKA_STORAGE_ERROR, which they retry, and one event for
+ * each log. Anything but a StorageError is a fault of ours and goes on up.
  */
 export function storageErrorCode(
   services: GatewayServices,

@@ -1,6 +1,6 @@
-// Pieces of a FetchResponse that we make ourselves: refusals, hints where the leader is (KIP-951), answers
-// out of a copy, and their assembly in the order of the request. Refuses to know where records come from.
-// Invariant: a field that the client's version lacks is never set.
+// Pieces of a FetchResponse that we make ourselves: refusals, hints where the leader is (KIP-951),
+// answers out of a copy, and their assembly in the order of the request. Refuses to know where
+// records come from. Invariant: a field that the client's version lacks is never set.
 import type {
   FetchPartition,
   FetchRequest,

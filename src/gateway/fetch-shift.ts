@@ -1,7 +1,8 @@
-// Offsets and epochs of promoted partitions in what passes a virtual broker: native to virtual in answers, on
-// the received bytes and without changing a length; virtual to native in requests. Refuses to know sockets
-// and copies. Invariants: no native offset of a promoted partition leaves here unshifted; a partition whose
-// standing no longer allows the broker's answer is answered retriably instead (fail closed).
+// Offsets and epochs of promoted partitions in what passes a virtual broker: native to virtual in
+// answers, on the received bytes and without changing a length; virtual to native in requests.
+// Refuses to know sockets and copies. Invariants: no native offset of a promoted partition leaves
+// here unshifted; a partition whose standing no longer allows the broker's answer is answered
+// retriably instead (fail closed).
 
 import { type ScannedPartition, scanFetchResponse } from '../../protocol/fetch-scanner.ts';
 import type { FetchPartition } from '../../protocol/generated/fetch-request.ts';
@@ -145,7 +146,10 @@ function shiftPartition(
   return highWatermark;
 }
 
-/** The copy's start as long as there is one; a copy that cannot be read keeps the start it was made with. */
+/**
+ * The copy's start as long as there is one; a copy that cannot be read keeps the start it was made
+ * with.
+ */
 export function copyStart(place: PartitionView) {
   const first = place.timeline.extents[0];
   if (first?.where !== 'mirror') return null;

@@ -1,7 +1,8 @@
-// Fetch on the link node: mirrors out of the mirror log, with a long poll of its own; everything else is led
-// elsewhere. No fetch sessions: session id 0 is always a legal answer, and a full request states all that we
-// need, so a restart or another link node has nothing to remember. Refuses to know the destination's offsets.
-// Invariants: epochs are fenced before offsets are looked at; an error ends the wait at once.
+// Fetch on the link node: mirrors out of the mirror log, with a long poll of its own; everything
+// else is led elsewhere. No fetch sessions: session id 0 is always a legal answer, and a full
+// request states all that we need, so a restart or another link node has nothing to remember.
+// Refuses to know the destination's offsets. Invariants: epochs are fenced before offsets are
+// looked at; an error ends the wait at once.
 import type {
   FetchPartition,
   FetchRequest,
@@ -36,7 +37,9 @@ import { ParkedFetch } from './parked-fetch.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
 import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.ts';
 
-/** What one answer may hold, whatever the client allows: a broker's default of `fetch.max.bytes`. */
+/**
+ * What one answer may hold, whatever the client allows: a broker's default of `fetch.max.bytes`.
+ */
 export const responseBytesMax = 55 * 1024 * 1024;
 
 interface Pass {
@@ -132,7 +135,9 @@ async function onePass(
   return pass;
 }
 
-/** Why nothing of a topic is answered here, or undefined when it is ours and the client may read it. */
+/**
+ * Why nothing of a topic is answered here, or undefined when it is ours and the client may read it.
+ */
 function topicRefusal(
   standing: 'ordinary' | 'unsettled' | 'known',
   name: string,
@@ -150,7 +155,9 @@ function add(pass: Pass, topic: FetchTopic, data: PartitionData): void {
   if (data.errorCode !== ErrorCode.NONE || data.divergingEpoch.epoch >= 0) pass.mustAnswer = true;
 }
 
-/** Hints are a help, not needed (rule 6): without an answer the client looks the leader up itself. */
+/**
+ * Hints are a help, not needed (rule 6): without an answer the client looks the leader up itself.
+ */
 export async function leadersOf(
   session: SessionView,
   topics: Iterable<string>,
@@ -217,7 +224,8 @@ async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<Part
   }
   const offset = virtualOffset(partition.fetchOffset);
   const extent = extentAt(place.timeline, offset) ?? lastExtent(place.timeline);
-  // An earlier native extent (after a fail-back) is the shell's: this version makes none and reads none.
+  // An earlier native extent (after a fail-back) is the shell's: this version makes none and reads
+  // none.
   if (extent.where === 'native') return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
   let answer: ExtentAnswer;
   try {
@@ -226,7 +234,8 @@ async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<Part
       extent,
       offset,
       readCommitted: request.isolationLevel === 1,
-      // One batch always passes while the answer has room, so that no client is stuck on a large one.
+      // One batch always passes while the answer has room, so that no client is stuck on a large
+      // one.
       bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partition.partitionMaxBytes, bytesLeft)) : 0,
     });
   } catch (error) {

@@ -1,6 +1,7 @@
-// A fetch that waits for records: woken by the mirror logs that it reads, by a change of one of its topics
-// (a promotion ends it at once), by the client's end, or by its deadline. Refuses to know what is fetched.
-// Invariant: an event between two waits is not lost, and after `close` nothing of it stays subscribed.
+// A fetch that waits for records: woken by the mirror logs that it reads, by a change of one of its
+// topics (a promotion ends it at once), by the client's end, or by its deadline. Refuses to know
+// what is fetched. Invariant: an event between two waits is not lost, and after `close` nothing of
+// it stays subscribed.
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 
@@ -36,7 +37,9 @@ export class ParkedFetch {
     return [...logs].every((log) => this.#logs.has(log));
   }
 
-  /** Resolves at the next event, at once when there was one since the last wait, or after the time. */
+  /**
+   * Resolves at the next event, at once when there was one since the last wait, or after the time.
+   */
   wait(timeoutMs: number): Promise<void> {
     if (this.#isWoken) {
       this.#isWoken = false;

@@ -1,7 +1,8 @@
-// For the leader-bound APIs that name topics (ListOffsets, OffsetForLeaderEpoch, DescribeProducers): where
-// each partition of a request is answered, and the joining of our answers with the broker's. Refuses to know
-// what is asked. Invariants: rights come first, then leadership, then epochs, as at a broker; answers keep the
-// order of the request; the broker never sees a mirror.
+// For the leader-bound APIs that name topics (ListOffsets, OffsetForLeaderEpoch,
+// DescribeProducers): where each partition of a request is answered, and the joining of our answers
+// with the broker's. Refuses to know what is asked. Invariants: rights come first, then leadership,
+// then epochs, as at a broker; answers keep the order of the request; the broker never sees a
+// mirror.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import { virtualEpoch } from '../timeline/offsets.ts';

@@ -1,7 +1,8 @@
-// A fetch at a virtual broker: which of its partitions the broker behind it answers (shifted or as they are),
-// which a copy answers, and which nobody here may; and the merging of both sides in the order of the request.
-// Refuses to know byte positions. Invariants: one partition's answer comes from one side only; a copy is left
-// for the shell only when no batch of it lies at or after the offset; a merged answer never has a session.
+// A fetch at a virtual broker: which of its partitions the broker behind it answers (shifted or as
+// they are), which a copy answers, and which nobody here may; and the merging of both sides in the
+// order of the request. Refuses to know byte positions. Invariants: one partition's answer comes
+// from one side only; a copy is left for the shell only when no batch of it lies at or after the
+// offset; a merged answer never has a session.
 import {
   createFetchRequest,
   createFetchTopic,
@@ -130,8 +131,8 @@ function partOf(view: TopicView, partition: FetchPartition): Part {
   const extent = extentAt(place.timeline, virtualOffset(partition.fetchOffset));
   if (extent === native) return { kind: 'upstream', extent: native };
   if (extent?.where === 'mirror') return { kind: 'copy', view, place, mirror: extent, native };
-  // Below the first extent nothing ever was. An earlier native extent (after a fail-back) would be the
-  // shell's: this version makes none and reads none.
+  // Below the first extent nothing ever was. An earlier native extent (after a fail-back) would be
+  // the shell's: this version makes none and reads none.
   const isBelow = extent === undefined;
   const errorCode = isBelow ? ErrorCode.OFFSET_OUT_OF_RANGE : ErrorCode.KAFKA_STORAGE_ERROR;
   return { kind: 'refused', errorCode, view: undefined };
@@ -165,8 +166,8 @@ export async function fetchMerged(
   let throttleTimeMs = 0;
   let errorCode: number = ErrorCode.NONE;
   if (upstream.topics.length > 0) {
-    // Sessionless, which also ends a session that the client may have had; and no wait once there is
-    // something to say.
+    // Sessionless, which also ends a session that the client may have had; and no wait once there
+    // is something to say.
     upstream.sessionEpoch = -1;
     upstream.forgottenTopicsData = [];
     if (answers.size > 0) {
@@ -295,7 +296,9 @@ async function readCopy(
   return data;
 }
 
-/** 6 for mirrors names the link node; 74 names the shell's leader, when the destination tells it. */
+/**
+ * 6 for mirrors names the link node; 74 names the shell's leader, when the destination tells it.
+ */
 async function answerRefused(
   session: SessionView,
   header: RequestHeader,

@@ -1,5 +1,6 @@
-// Reading across a promotion, by real clients against a real destination: the gateway serves a copy, the
-// timeline is switched under live consumers, producers write on in the shell. Each record once, in order.
+// Reading across a promotion, by real clients against a real destination: the gateway serves a
+// copy, the timeline is switched under live consumers, producers write on in the shell. Each record
+// once, in order.
 //
 // Owns: the copy (in memory) and the directory. Links and fetchers have their own tests.
 import assert from 'node:assert/strict';
@@ -67,7 +68,10 @@ function records(baseOffset: bigint, count: number, producerId?: bigint, epoch =
   });
 }
 
-/** A log start above 0, an aborted and a hanging transaction, committed records behind the hanging one. */
+/**
+ * A log start above 0, an aborted and a hanging transaction, committed records behind the hanging
+ * one.
+ */
 function copy(): MemoryMirrorLog {
   return new MemoryMirrorLog(
     start,
@@ -205,7 +209,7 @@ describe('reading across a promotion', () => {
     assert.deepEqual(strays, [], `${consumer.kind} saw what is hidden`);
   }
 
-  test('R1 R4 R7 R8: consumers that read the mirror go on across the promotion, and late ones read both', async (t) => {
+  test('R1 R4 R7 R8: live consumers go on across it, late ones read both', async (t) => {
     const kinds: ConsumerKind[] = [];
     for (const kind of consumerKinds) {
       const reason = await skipReason(kind);
@@ -239,7 +243,7 @@ describe('reading across a promotion', () => {
     }
   });
 
-  test('rule 5: Kafka’s own tool sees one log with the copy’s start and the shell’s end', async () => {
+  test('rule 5: Kafka’s own tool sees one log of copy and shell', async () => {
     const topic = await createMirror();
     await strayIntoShell(topic.name);
     const offset = async (time: string) => {

@@ -1,4 +1,5 @@
-// The fetch scanner against the generated codec: same fields, and positions that hold exactly these.
+// The fetch scanner against the generated codec: same fields, and positions that hold exactly
+// these.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,6 +1,7 @@
-// DescribeProducers: which producers a partition's leader knows. For a mirror these are the transactions that
-// are open in the copy; for a promoted partition the broker's, with the offset shifted. Refuses to know how
-// hanging transactions are dealt with. Invariant: no native offset of a promoted partition leaves unshifted.
+// DescribeProducers: which producers a partition's leader knows. For a mirror these are the
+// transactions that are open in the copy; for a promoted partition the broker's, with the offset
+// shifted. Refuses to know how hanging transactions are dealt with. Invariant: no native offset of
+// a promoted partition leaves unshifted.
 import {
   createDescribeProducersRequest,
   createTopicRequest,

@@ -1,7 +1,8 @@
-// Fetch. On the link node mirrors are read here; on a virtual broker ordinary partitions pass untouched, a
-// promoted one passes shifted, and what lies in a copy is merged in. Owns the choice among these and the
-// stateless session scheme (splice-facts, "Fetch sessions"). Invariants: a broker never hears of a mirror; a
-// response that could hold a promoted partition never streams past us unshifted.
+// Fetch. On the link node mirrors are read here; on a virtual broker ordinary partitions pass
+// untouched, a promoted one passes shifted, and what lies in a copy is merged in. Owns the choice
+// among these and the stateless session scheme (splice-facts, "Fetch sessions"). Invariants: a
+// broker never hears of a mirror; a response that could hold a promoted partition never streams
+// past us unshifted.
 import {
   decodeFetchRequest,
   encodeFetchRequest,
@@ -16,8 +17,9 @@ import { fetchMerged, type SplitFetch, splitFetch, upstreamRequest } from '../sp
 
 const sessionsFrom = 7;
 /**
- * From version 16 on a response may name brokers' addresses in its last bytes. Requests of 15 and later differ
- * only in tags of replicas, and responses only in those addresses: asked as 15, a response can stream through.
+ * From version 16 on a response may name brokers' addresses in its last bytes. Requests of 15 and
+ * later differ only in tags of replicas, and responses only in those addresses: asked as 15, a
+ * response can stream through.
  */
 const versionWithoutEndpoints = 15;
 
@@ -47,7 +49,10 @@ export const fetchHandler: Handler = (context) => {
   return { kind: 'answer', response };
 };
 
-/** A full request replaces the session; an incremental one adds to it, or continues one that we never saw. */
+/**
+ * A full request replaces the session; an incremental one adds to it, or continues one that we
+ * never saw.
+ */
 function mayHoldShifted(session: SessionView, split: SplitFetch, isIncremental: boolean): boolean {
   const before = session.scratch.get(mayHoldPromoted) ?? session.services.directory.hasPromoted;
   const after = split.hasShifted || (isIncremental && before === true);

@@ -1,7 +1,7 @@
-// ListOffsets: by sentinel or by time. The link node answers for mirrors out of the mirror log; a virtual
-// broker for promoted partitions out of copy and shell as one log (rule 5). Refuses to know byte positions.
-// Invariants: READ_COMMITTED never sees beyond the last stable offset; what a copy should hold and cannot
-// read is 56, not the shell's offset in its place (R19).
+// ListOffsets: by sentinel or by time. The link node answers for mirrors out of the mirror log; a
+// virtual broker for promoted partitions out of copy and shell as one log (rule 5). Refuses to know
+// byte positions. Invariants: READ_COMMITTED never sees beyond the last stable offset; what a copy
+// should hold and cannot read is 56, not the shell's offset in its place (R19).
 import {
   createListOffsetsRequest,
   createListOffsetsTopic,
@@ -206,7 +206,10 @@ async function inBoth(
   return found === null ? shell() : done(look, found);
 }
 
-/** `better`: the copy's record with the largest timestamp, which wins unless the shell has a later one. */
+/**
+ * `better`: the copy's record with the largest timestamp, which wins unless the shell has a later
+ * one.
+ */
 function fromShell(
   native: NativeExtent,
   look: LookUp,

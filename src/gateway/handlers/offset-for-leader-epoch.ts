@@ -1,7 +1,8 @@
-// OffsetForLeaderEpoch: where an epoch ends, by which clients find out that a log was cut. Mirrors answer from
-// the epochs of their stored batches, promoted partitions from a merged view (rule 5): epochs before V0 from
-// the copy, V0 and later from the shell. Refuses to know what clients conclude. Invariant: an epoch is never
-// forwarded unshifted (the broker would answer 75, and Java and franz-go would never start).
+// OffsetForLeaderEpoch: where an epoch ends, by which clients find out that a log was cut. Mirrors
+// answer from the epochs of their stored batches, promoted partitions from a merged view (rule 5):
+// epochs before V0 from the copy, V0 and later from the shell. Refuses to know what clients
+// conclude. Invariant: an epoch is never forwarded unshifted (the broker would answer 75, and Java
+// and franz-go would never start).
 import {
   createOffsetForLeaderEpochRequest,
   createOffsetForLeaderTopic,

@@ -76,7 +76,7 @@ test('topics are asked for together, and known ones not again', async () => {
   );
 });
 
-test('no answer means no, retriably; what was allowed before counts no longer once it is old', async () => {
+test('no answer means no, retriably, whatever was allowed before', async () => {
   const client = session();
   assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NONE);
   client.broker.isGone = true;

@@ -76,7 +76,7 @@ test('a mirror names the transactions that are open in it', async () => {
   assert.equal(refused.errorMessage, 'TOPIC_AUTHORIZATION_FAILED');
 });
 
-test('a promoted partition is the broker’s to describe, with shifted offsets and kept sentinels', async () => {
+test('a promoted partition is the broker’s to describe, offsets shifted', async () => {
   const session = new FakeSession({ kind: 'broker', nodeId: 1 });
   const log = new MemoryMirrorLog(0n);
   session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });

@@ -195,7 +195,7 @@ function asked(session: FakeSession) {
   );
 }
 
-test('rule 5: a promoted partition is one log: its start is the copy’s, its end the shell’s', async () => {
+test('rule 5: a promoted partition starts with the copy and ends with the shell', async () => {
   const session = virtualBroker(copy());
   assert.deepEqual(summary(await ask(session, -2n)), [40n, -1n, -1]);
   assert.deepEqual(summary(await ask(session, -4n)), [40n, -1n, -1]);

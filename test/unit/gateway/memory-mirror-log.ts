@@ -1,5 +1,5 @@
-// A mirror log in an array: the naive second implementation that the gateway's tests read from. It keeps whole
-// batches and looks through all of them every time.
+// A mirror log in an array: the naive second implementation that the gateway's tests read from. It
+// keeps whole batches and looks through all of them every time.
 import {
   type BatchHeader,
   buildBatch,

@@ -85,7 +85,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 for (const version of [4, 5, 7, 9, 11, 12, 13, 15, 16, 17, 18]) {
-  test(`R1: version ${version} serves the stored bytes with their offsets, without a session`, async () => {
+  test(`R1: version ${version} serves stored bytes without a session`, async () => {
     const stored = [batch(3n, 4), batch(10n, 2, { epoch: 5 })];
     const session = onLinkNode(new MemoryMirrorLog(3n, ...stored));
     const response = await fetch(session, { fetchOffset: 4n }, {}, version);
@@ -138,7 +138,7 @@ test('R7: read_committed stops at the last stable offset and lists what was abor
   );
 });
 
-test('R8: epochs are fenced: 74 below the advertised one, 75 above, none at it or without', async () => {
+test('R8: epochs are fenced: 74 below the advertised one, 75 above it', async () => {
   const session = onLinkNode(new MemoryMirrorLog(0n, batch(0n, 1)), 5);
   const error = async (currentLeaderEpoch: number) =>
     only(await fetch(session, { currentLeaderEpoch })).errorCode;
@@ -175,7 +175,7 @@ test('what is stored but not durable yet is no divergence: the client only waits
   assert.equal(data.divergingEpoch.epoch, -1);
 });
 
-test('R19: a log that is not there or cannot be read is 56, never out of range or empty', async () => {
+test('R19: a log that cannot be read is 56, never out of range or empty', async () => {
   const missing = only(await fetch(onLinkNode(null), { fetchOffset: 0n }));
   assert.equal(missing.errorCode, ErrorCode.KAFKA_STORAGE_ERROR);
   for (const failure of ['CORRUPT', 'IO', 'MISSING'] as const) {
@@ -343,7 +343,7 @@ test('a right that is lost ends a parked fetch with 29', async () => {
   assert.equal(only(await answer).errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
 });
 
-test('what is not mirrored is led elsewhere; what nobody knows is unknown once we are settled', async () => {
+test('what is not mirrored is led elsewhere or unknown, once we are settled', async () => {
   const session = onLinkNode(new MemoryMirrorLog(0n));
   session.broker.operations.set('ordinary', READ);
   const byName = async (name: string) => only(await fetch(session, { name }, {}, 12)).errorCode;

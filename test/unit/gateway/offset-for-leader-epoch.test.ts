@@ -15,7 +15,7 @@ import {
   offsetForLeaderEpochResponseCodec,
 } from '../../../protocol/generated/offset-for-leader-epoch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { offsetForLeaderEpochHandler } from '../../../src/gateway/handlers/offset-for-leader-epoch.ts';
+import * as handlers from '../../../src/gateway/handlers/offset-for-leader-epoch.ts';
 import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
 import { DESCRIBE, exchange, FakeSession, promotedAt100, READ } from './read-fixtures.ts';
 
@@ -46,7 +46,7 @@ async function ask(
   });
   const { response } = await exchange(
     session,
-    offsetForLeaderEpochHandler,
+    handlers.offsetForLeaderEpochHandler,
     codecs,
     version,
     request,

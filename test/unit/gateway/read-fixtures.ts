@@ -1,5 +1,6 @@
-// What the tests of reading handlers share: topics in a directory, a session whose upstream is a shell broker
-// in memory, and an exchange that plays the session: real request bytes in, decoded response out.
+// What the tests of reading handlers share: topics in a directory, a session whose upstream is a
+// shell broker in memory, and an exchange that plays the session: real request bytes in, decoded
+// response out.
 import assert from 'node:assert/strict';
 import type { MessageCodec } from '../../../protocol/codec.ts';
 import { metadataRequestCodec } from '../../../protocol/generated/metadata-request.ts';

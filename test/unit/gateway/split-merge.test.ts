@@ -1,4 +1,5 @@
-// Fetch at a virtual broker: ordinary partitions pass, promoted ones pass shifted, copies are merged in.
+// Fetch at a virtual broker: ordinary partitions pass, promoted ones pass shifted, copies are
+// merged in.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -132,7 +133,7 @@ function asked(session: FakeSession, topic = 0): FetchPartition {
 }
 
 for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
-  test(`version ${version}: ordinary topics stream through, asked so that no address can come back`, async () => {
+  test(`R2: version ${version}: ordinary topics stream through`, async () => {
     const session = virtualBroker();
     const { disposition, response } = await fetch(
       session,
@@ -147,7 +148,7 @@ for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
     assert.equal(fetchesSeen(session)[0]?.version, Math.min(version, 15));
   });
 
-  test(`version ${version}: from S on, offsets and epochs of a promoted partition are shifted`, async () => {
+  test(`version ${version}: from S on offsets and epochs are shifted`, async () => {
     const session = virtualBroker();
     const { response } = await fetch(
       session,
@@ -171,7 +172,7 @@ for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
   });
 }
 
-test('the response is patched in place: all lengths stay, hidden and cut parts included', async () => {
+test('the response is patched in place, hidden and cut parts included', async () => {
   const session = virtualBroker();
   const cut = Buffer.concat([batch(11n, 2, { epoch: 2 }), batch(13n, 5, { epoch: 3 })]);
   shell(session, {
@@ -210,7 +211,7 @@ test('after the copy is gone the log starts where the shell does, never below S'
   assert.equal(await start(20n), 112n);
 });
 
-test('below S the copy answers, in one batch list that ends at S, and the rest is merged in order', async () => {
+test('below S the copy answers, up to S, and the rest is merged in order', async () => {
   const session = virtualBroker();
   const { disposition, response } = await fetch(
     session,
@@ -252,7 +253,7 @@ test("below S the high watermark is the shell's last known one", async () => {
   assert.equal(after.highWatermark, 122n);
 });
 
-test('a gap at the end of the copy leads on to the shell at n, with the wait of the client', async () => {
+test('a gap at the end of the copy leads on to the shell at n', async () => {
   const log = new MemoryMirrorLog(0n, batch(0n, 90, { epoch: 5 }));
   log.durableLimit = 100n;
   const session = virtualBroker(log);
@@ -262,7 +263,7 @@ test('a gap at the end of the copy leads on to the shell at n, with the wait of 
   assert.equal(fetchesSeen(session).at(-1)?.message.maxWaitMs, 500);
 });
 
-test('R19: a copy that is shorter than its extent is 56, never the shell in its place', async () => {
+test('R19: a copy that is too short is 56, never the shell in its place', async () => {
   for (const log of [null, new MemoryMirrorLog(0n, batch(0n, 90))]) {
     const session = virtualBroker(log);
     const { response } = await fetch(session, [{ fetchOffset: 95n }]);
@@ -271,7 +272,7 @@ test('R19: a copy that is shorter than its extent is 56, never the shell in its 
   }
 });
 
-test('while ABORT batches are held the client is told to come again, not to fear for its data', async () => {
+test('while ABORT batches are held the client is told to come again', async () => {
   const log = copy();
   const session = virtualBroker(log);
   log.hold(99n);
@@ -299,7 +300,7 @@ test('below the start of the copy is out of range, with the start told', async (
   assert.equal(data.logStartOffset, 50n);
 });
 
-test('an incremental fetch into the copy asks the client to begin anew: 70, and no topics', async () => {
+test('an incremental fetch into the copy is 70: the client begins anew', async () => {
   const session = virtualBroker();
   const incremental = { sessionId: 77, sessionEpoch: 4 };
   const { response } = await fetch(session, [{ fetchOffset: 60n }], incremental);
@@ -342,7 +343,7 @@ test('an incremental fetch that names nothing is still shifted', async () => {
   assert.equal(partition((await fetch(unknown, [], next)).response).highWatermark, 132n);
 });
 
-test('a topic in doubt that a session still holds is answered retriably, its records withheld', async () => {
+test('a topic in doubt that a session still holds is answered retriably', async () => {
   const session = virtualBroker();
   await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
   session.directory.put({ name: 'orders', mode: 'unavailable', log: null });
@@ -369,7 +370,7 @@ test('a topic in doubt that a session still holds is answered retriably, its rec
   assert.equal(batchesOf(partition(response, 1).records)[0]?.base, 1n);
 });
 
-test('R3: a mirror asked for at a virtual broker is redirected, the shell never sees it', async () => {
+test('R3: a mirror asked for at a virtual broker is redirected', async () => {
   for (const version of [4, 11, 12, 15, 16, 18]) {
     const session = new FakeSession({ kind: 'broker', nodeId: 1 });
     session.directory.put({ name: 'orders', mode: 'mirror', log: copy(), advertisedEpoch: 5 });
@@ -450,7 +451,7 @@ test('a partition that was added after the promotion is the shell’s own', asyn
   assert.equal(partition(response).highWatermark, 30n);
 });
 
-test('R2: where a broker cannot be asked without addresses, its addresses are replaced', async () => {
+test('R2: where a broker would name addresses, they are replaced', async () => {
   const session = virtualBroker();
   session.upstreamVersions.set(1, { min: 16, max: 18 });
   session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>

@@ -1,4 +1,5 @@
-// Rule 5 of the splice: log start and leader epochs of a promoted partition come from a merged view.
+// Rule 5 of the splice: log start and leader epochs of a promoted partition come from a merged
+// view.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

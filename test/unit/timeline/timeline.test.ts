@@ -42,7 +42,7 @@ function nativePart(timeline: Timeline) {
   return extent;
 }
 
-test('promotion splices the shell behind the mirror: shift S - n, epochs from V0 on (rules 1 and 2)', () => {
+test('rules 1 and 2: promotion splices the shell behind the mirror', () => {
   assert.deepEqual(promoted.extents, [
     { where: 'mirror', start: 40n, end: 1000n },
     {
