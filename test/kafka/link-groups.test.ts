@@ -1,0 +1,215 @@
+// Committed offsets of groups on real brokers: followed every second, bounded by the mirror's end, left alone
+// where they are live or have moved, renewed before they expire, exact at a switch.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { Kafka, logLevel } from 'kafkajs';
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import { CoordinatorMap, commitGroup, readGroups } from '../../src/tasks/group-offsets.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({
+      name: 'destination',
+      advertise: 'reachable',
+      settings: {
+        'offsets.retention.minutes': '1',
+        'offsets.retention.check.interval.ms': '2000',
+        'group.initial.rebalance.delay.ms': '0',
+      },
+    }),
+  ]);
+  world = await new LinkWorld({ source, destination }).open();
+  await world.createLink('dr', {
+    'consumer.offset.sync.enable': 'true',
+    'consumer.offset.sync.ms': '200',
+    'consumer.offset.group.filters': JSON.stringify({
+      groupFilters: [
+        { name: '*', patternType: 'LITERAL', filterType: 'INCLUDE' },
+        { name: 'secret-', patternType: 'PREFIXED', filterType: 'EXCLUDE' },
+      ],
+    }),
+  });
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+async function coordinator(cluster: Cluster, group: string): Promise<number> {
+  return until(`the coordinator of ${group}`, async () => {
+    const located = await new CoordinatorMap(cluster).locate([group]);
+    const [nodeId] = [...located.keys()];
+    return nodeId;
+  });
+}
+
+async function commit(
+  cluster: Cluster,
+  group: string,
+  at: { topic: string; partition?: number; offset: bigint; metadata?: string },
+): Promise<void> {
+  const { topic, partition = 0, offset, metadata = null } = at;
+  await until(`a commit of ${group}`, async () => {
+    const nodeId = await coordinator(cluster, group);
+    const errors = await commitGroup(cluster, { group, nodeId }, [
+      { topic, partition, position: { offset, metadata } },
+    ]);
+    return errors.get(`${topic}/${partition}`) === 0;
+  });
+}
+
+async function committed(cluster: Cluster, group: string, topic: string, partition = 0) {
+  const nodeId = await coordinator(cluster, group);
+  const options = { nodeId, requireStable: false, topicsOf: null };
+  const reads = await readGroups(cluster, [group], options);
+  return reads.get(group)?.offsets.get(`${topic}/${partition}`);
+}
+
+function arrives(group: string, topic: string, offset: bigint): Promise<unknown> {
+  return until(
+    `${group} at ${offset}`,
+    async () => (await committed(world.destination, group, topic))?.offset === offset,
+    {
+      describe: () =>
+        `${world.service
+          .listGroups('dr')
+          .map((status) => Object.values(status).join(' '))
+          .join('\n')}\n${world.describe(topic)}`,
+    },
+  );
+}
+
+function heldReason(group: string): string | null | undefined {
+  return world.service.listGroups('dr').find((status) => status.group === group)?.held;
+}
+
+async function mirrorWith(count: number): Promise<string> {
+  const topic = uniqueName('grouped');
+  await createTopic(world.source, topic);
+  const values = Array.from({ length: count }, (_, index) => `v${index}`);
+  await produce(world.source, { topic }, values);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [BigInt(count)]);
+  return topic;
+}
+
+describe('groups', () => {
+  test('follow their source, backwards too, with their metadata (R6)', async () => {
+    const topic = await mirrorWith(10);
+    const group = uniqueName('follow');
+    await commit(world.source, group, { topic, offset: 4n, metadata: 'checkpoint 7' });
+    await arrives(group, topic, 4n);
+    assert.equal((await committed(world.destination, group, topic))?.metadata, 'checkpoint 7');
+    await commit(world.source, group, { topic, offset: 9n });
+    await arrives(group, topic, 9n);
+    await commit(world.source, group, { topic, offset: 2n });
+    await arrives(group, topic, 2n);
+    assert.equal(world.service.describeLink('dr').tasks[0]?.state, 'ACTIVE');
+  });
+
+  test('never pass the durable end of the mirror (R5)', async () => {
+    const topic = await mirrorWith(3);
+    const group = uniqueName('clamped');
+    await world.command('pause', topic);
+    await produce(world.source, { topic }, ['late', 'later']);
+    await commit(world.source, group, { topic, offset: 5n });
+    await world.command('resume', topic);
+    await arrives(group, topic, 5n);
+    // A commit beyond the source's own end is bounded by the mirror's.
+    await commit(world.source, group, { topic, offset: 50n });
+    await until('clamped', () => heldReason(group) === 'clamped');
+    assert.equal((await committed(world.destination, group, topic))?.offset, 5n);
+    await produce(world.source, { topic }, ['x']);
+    await arrives(group, topic, 6n);
+  });
+
+  test('that moved at the destination are not rewound (R16)', async () => {
+    const topic = await mirrorWith(10);
+    const group = uniqueName('moved');
+    await commit(world.source, group, { topic, offset: 3n });
+    await arrives(group, topic, 3n);
+    await commit(world.destination, group, { topic, offset: 8n });
+    await commit(world.source, group, { topic, offset: 4n });
+    await until('held', () => heldReason(group) === 'moved');
+    assert.equal((await committed(world.destination, group, topic))?.offset, 8n);
+    // Once the source is past it, it leads again.
+    await commit(world.source, group, { topic, offset: 9n });
+    await arrives(group, topic, 9n);
+  });
+
+  test('that are live at the destination are left alone and named', async () => {
+    const topic = await mirrorWith(10);
+    const group = uniqueName('live');
+    const kafka = new Kafka({
+      brokers: destination.bootstrap.split(','),
+      logLevel: logLevel.NOTHING,
+    });
+    const consumer = kafka.consumer({ groupId: group });
+    await consumer.connect();
+    await consumer.subscribe({ topic });
+    await consumer.run({ eachMessage: async () => undefined });
+    try {
+      await commit(world.source, group, { topic, offset: 7n });
+      await until('named as live', () => heldReason(group) === 'live');
+      assert.notEqual((await committed(world.destination, group, topic))?.offset, 7n);
+    } finally {
+      await consumer.disconnect();
+    }
+    await arrives(group, topic, 7n);
+  });
+
+  test('outside of the filters and the mirrored topics are not touched', async () => {
+    const topic = await mirrorWith(5);
+    const other = uniqueName('unmirrored');
+    await createTopic(world.source, other);
+    await createTopic(world.destination, other);
+    const group = uniqueName('both');
+    const secret = uniqueName('secret-');
+    await commit(world.source, secret, { topic, offset: 2n });
+    await commit(world.source, group, { topic: other, offset: 2n });
+    await commit(world.source, group, { topic, offset: 3n });
+    await arrives(group, topic, 3n);
+    assert.equal(await committed(world.destination, group, other), undefined);
+    assert.equal(await committed(world.destination, secret, topic), undefined);
+  });
+
+  test('that are idle outlive the retention of the destination', async () => {
+    const topic = await mirrorWith(5);
+    const group = uniqueName('idle');
+    const unrenewed = uniqueName('unrenewed');
+    await commit(world.source, group, { topic, offset: 2n });
+    await arrives(group, topic, 2n);
+    // The witness expires: that is the proof that enough time has passed.
+    await commit(world.destination, unrenewed, { topic, offset: 1n });
+    await until(
+      'the witness has expired',
+      async () => (await committed(world.destination, unrenewed, topic)) === undefined,
+      { deadlineMs: 100_000, intervalMs: 500 },
+    );
+    assert.equal((await committed(world.destination, group, topic))?.offset, 2n);
+  });
+
+  test('are exact at a promotion', async () => {
+    const topic = await mirrorWith(5);
+    const group = uniqueName('exact');
+    await commit(world.source, group, { topic, offset: 5n });
+    await world.command('promote', topic);
+    await world.inState(topic, 'STOPPED');
+    assert.equal((await committed(world.destination, group, topic))?.offset, 5n);
+    // Afterwards the destination is its own: nothing is synced any more.
+    await commit(world.destination, group, { topic, offset: 1n });
+    const witness = await mirrorWith(3);
+    await commit(world.source, group, { topic: witness, offset: 2n });
+    await arrives(group, witness, 2n);
+    assert.equal((await committed(world.destination, group, topic))?.offset, 1n);
+  });
+});
