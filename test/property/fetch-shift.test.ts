@@ -1,0 +1,186 @@
+// The shift in place against a naive one over decoded messages: same answer, same length, and
+// ordinary topics in the same frame untouched.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import {
+  createAbortedTransaction,
+  createEpochEndOffset,
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createLeaderIdAndEpoch,
+  createPartitionData,
+  decodeFetchResponse,
+  encodeFetchResponse,
+  type FetchResponse,
+  type PartitionData,
+} from '../../protocol/generated/fetch-response.ts';
+import { Reader, Writer } from '../../protocol/index.ts';
+import { shiftFrame } from '../../src/gateway/fetch-shift.ts';
+import {
+  nativeEpoch,
+  nativeOffset,
+  virtualEpoch,
+  virtualOffset,
+} from '../../src/timeline/offsets.ts';
+import { lastExtent, newMirror, splice, type Timeline } from '../../src/timeline/timeline.ts';
+import { batch, MemoryMirrorLog } from '../unit/gateway/memory-mirror-log.ts';
+import { FakeSession, ordersId, otherId } from '../unit/gateway/read-fixtures.ts';
+
+const offsets = fc.oneof(fc.constantFrom(-1n, -2n), fc.bigInt({ min: 0n, max: 5000n }));
+
+const splices = fc.record({
+  start: fc.nat(100),
+  mirrored: fc.nat(1000),
+  nativeEnd: fc.nat(2000),
+  nativeEpoch: fc.nat(9),
+  lastVirtualEpoch: fc.integer({ min: -1, max: 20 }),
+});
+
+const partitions = fc.record({
+  errorCode: fc.constantFrom(0, 1, 6, 74),
+  highWatermark: offsets,
+  lastStableOffset: offsets,
+  logStartOffset: offsets,
+  aborted: fc.option(fc.array(offsets, { maxLength: 3 })),
+  batches: fc.array(fc.tuple(fc.nat(50), fc.integer({ min: 1, max: 5 }), fc.nat(5)), {
+    maxLength: 4,
+  }),
+  cutBytes: fc.nat(90),
+  leaderEpoch: fc.integer({ min: -1, max: 9 }),
+  diverging: fc.option(fc.tuple(fc.nat(9), fc.bigInt({ min: 0n, max: 5000n }))),
+});
+
+type Splice = typeof splices extends fc.Arbitrary<infer Value> ? Value : never;
+type Part = typeof partitions extends fc.Arbitrary<infer Value> ? Value : never;
+
+function timelineOf(one: Splice): Timeline {
+  return splice(newMirror(virtualOffset(BigInt(one.start))), {
+    virtualEnd: virtualOffset(BigInt(one.start + one.mirrored)),
+    nativeEnd: nativeOffset(BigInt(one.nativeEnd)),
+    nativeEpoch: nativeEpoch(one.nativeEpoch),
+    lastVirtualEpoch: virtualEpoch(one.lastVirtualEpoch),
+  });
+}
+
+/** Records as a broker sends them: native offsets from n on, the last batch cut anywhere. */
+function recordsOf(part: Part, nativeEnd: number, nativeEpochFirst: number): Buffer {
+  let next = BigInt(nativeEnd);
+  const all = part.batches.map(([gap, count, epoch]) => {
+    const base = next + BigInt(gap);
+    next = base + BigInt(count);
+    return batch(base, count, { epoch: nativeEpochFirst + epoch });
+  });
+  const whole = Buffer.concat(all);
+  return whole.subarray(0, Math.max(0, whole.length - part.cutBytes));
+}
+
+function dataOf(part: Part, one: Splice, version: number): PartitionData {
+  const isFlexible = version >= 12;
+  return createPartitionData({
+    errorCode: part.errorCode,
+    highWatermark: part.highWatermark,
+    lastStableOffset: part.lastStableOffset,
+    logStartOffset: version >= 5 ? part.logStartOffset : -1n,
+    abortedTransactions:
+      part.aborted?.map((firstOffset) => createAbortedTransaction({ firstOffset })) ?? null,
+    records: recordsOf(part, one.nativeEnd, one.nativeEpoch),
+    ...(isFlexible && part.leaderEpoch >= 0
+      ? { currentLeader: createLeaderIdAndEpoch({ leaderId: 1, leaderEpoch: part.leaderEpoch }) }
+      : {}),
+    ...(isFlexible && part.diverging !== null
+      ? {
+          divergingEpoch: createEpochEndOffset({
+            epoch: part.diverging[0],
+            endOffset: part.diverging[1],
+          }),
+        }
+      : {}),
+  });
+}
+
+function shiftNaively(data: PartitionData, timeline: Timeline, copyStart: bigint): PartitionData {
+  const extent = lastExtent(timeline);
+  assert.ok(extent.where === 'native');
+  const { start, offsetShift, epochShift, firstEpoch } = extent;
+  const shift = (offset: bigint): bigint => (offset < 0n ? offset : offset + offsetShift);
+  const bound = (offset: bigint): bigint => {
+    const virtual = shift(offset);
+    return offset >= 0n && virtual < start ? start : virtual;
+  };
+  const epochOf = (epoch: number): number => (epoch < 0 ? epoch : epoch + epochShift);
+  const hasCopy = copyStart < start;
+  const records = Buffer.from(data.records ?? Buffer.alloc(0));
+  for (let position = 0; position + 8 <= records.length; ) {
+    records.writeBigInt64BE(shift(records.readBigInt64BE(position)), position);
+    if (position + 16 > records.length) break;
+    records.writeInt32BE(epochOf(records.readInt32BE(position + 12)), position + 12);
+    position += 12 + records.readInt32BE(position + 8);
+  }
+  const { logStartOffset, divergingEpoch, currentLeader } = data;
+  const isDiverging = divergingEpoch.epoch >= 0;
+  return {
+    ...data,
+    records,
+    highWatermark: bound(data.highWatermark),
+    lastStableOffset: bound(data.lastStableOffset),
+    logStartOffset: logStartOffset >= 0n && hasCopy ? copyStart : bound(logStartOffset),
+    abortedTransactions:
+      data.abortedTransactions?.map((one) => ({ ...one, firstOffset: shift(one.firstOffset) })) ??
+      null,
+    currentLeader: { ...currentLeader, leaderEpoch: epochOf(currentLeader.leaderEpoch) },
+    divergingEpoch: isDiverging
+      ? {
+          ...divergingEpoch,
+          epoch: Math.max(epochOf(divergingEpoch.epoch), firstEpoch - 1),
+          endOffset: bound(divergingEpoch.endOffset),
+        }
+      : divergingEpoch,
+  };
+}
+
+function encode(response: FetchResponse, version: number): Buffer {
+  const writer = new Writer();
+  encodeFetchResponse(writer, response, version);
+  return writer.toBuffer();
+}
+
+test('R8: what is patched in place is what a decoded message would be shifted to', () => {
+  const versions = fc.integer({ min: 4, max: 15 });
+  fc.assert(
+    fc.property(versions, splices, partitions, partitions, (version, one, orders, other) => {
+      const timeline = timelineOf(one);
+      const log = new MemoryMirrorLog(BigInt(one.start));
+      const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+      session.directory.put({ name: 'orders', mode: 'promoted', log, timeline });
+      const message = (shifted: boolean): FetchResponse => {
+        const data = dataOf(orders, one, version);
+        return createFetchResponse({
+          responses: [
+            createFetchableTopicResponse({
+              topic: version >= 13 ? '' : 'orders',
+              topicId: ordersId,
+              partitions: [shifted ? shiftNaively(data, timeline, log.logStart) : data],
+            }),
+            createFetchableTopicResponse({
+              topic: version >= 13 ? '' : 'ordinary',
+              topicId: otherId,
+              partitions: [dataOf(other, one, version)],
+            }),
+          ],
+        });
+      };
+      const frame = encode(message(false), version);
+      const { replaced, nodeEndpoints } = shiftFrame(session.services, frame, 0, version);
+      assert.equal(replaced.size, 0);
+      assert.equal(nodeEndpoints, 0);
+      const expected = encode(message(true), version);
+      assert.deepEqual(
+        decodeFetchResponse(new Reader(frame), version),
+        decodeFetchResponse(new Reader(expected), version),
+      );
+      assert.deepEqual(frame, expected);
+    }),
+    { numRuns: 300 },
+  );
+});
