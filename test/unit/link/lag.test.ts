@@ -1,0 +1,84 @@
+// Lag by design §8: unknown is never zero, lag without progress is STALLED, and completeness is as old as the
+// sample that proved it.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LagTracker } from '../../../src/link/lag.ts';
+
+const ageMaxMs = 15_000;
+
+function at(nowMs: number) {
+  return { nowMs, unixMs: 1_000_000 + nowMs };
+}
+
+test('before any sample everything is unknown', () => {
+  const lag = new LagTracker(10n, 0).lag(5, ageMaxMs);
+  assert.deepEqual(lag, {
+    sourceEnd: -1n,
+    records: null,
+    seconds: null,
+    isStalled: false,
+    completeAtMs: null,
+  });
+});
+
+test('a first look without an end is no sample', () => {
+  const tracker = new LagTracker(0n, 0);
+  tracker.observeSource(null, at(10));
+  assert.equal(tracker.lag(10, ageMaxMs).records, null);
+  assert.equal(tracker.contactUnixMs, -1);
+});
+
+test('seconds are the age of the oldest offset that is known and missing', () => {
+  const tracker = new LagTracker(0n, 0);
+  tracker.observeSource(100n, at(1_000));
+  tracker.observeSource(200n, at(5_000));
+  assert.equal(tracker.lag(6_000, ageMaxMs).seconds, 5);
+  assert.equal(tracker.lag(6_000, ageMaxMs).records, 200n);
+  tracker.observeMirror(100n, 6_500);
+  assert.equal(tracker.lag(7_000, ageMaxMs).seconds, 2);
+  tracker.observeMirror(200n, 7_500);
+  assert.equal(tracker.lag(8_000, ageMaxMs).seconds, 0);
+  assert.equal(tracker.lag(8_000, ageMaxMs).records, 0n);
+});
+
+test('an old sample is unknown, not zero', () => {
+  const tracker = new LagTracker(100n, 0);
+  tracker.observeSource(100n, at(0));
+  assert.equal(tracker.lag(ageMaxMs, ageMaxMs).records, 0n);
+  assert.equal(tracker.lag(ageMaxMs + 1, ageMaxMs).records, null);
+  tracker.observeSource(null, at(20_000));
+  assert.equal(tracker.lag(20_001, ageMaxMs).records, 0n);
+});
+
+test('R15: lag without progress is stalled, idle time before it does not count', () => {
+  const tracker = new LagTracker(100n, 0);
+  tracker.observeSource(100n, at(0));
+  tracker.observeSource(150n, at(100_000));
+  assert.equal(tracker.lag(110_000, ageMaxMs).isStalled, false);
+  assert.equal(tracker.lag(115_000, ageMaxMs).isStalled, true);
+  tracker.observeMirror(120n, 116_000);
+  assert.equal(tracker.lag(117_000, ageMaxMs).isStalled, false);
+  assert.equal(tracker.lag(131_000, ageMaxMs).isStalled, true);
+});
+
+test('complete means: all that the last sample reported, as of that sample', () => {
+  const tracker = new LagTracker(0n, 0);
+  tracker.observeSource(10n, at(1_000));
+  assert.equal(tracker.lag(1_000, ageMaxMs).completeAtMs, null);
+  tracker.observeMirror(10n, 9_000);
+  assert.equal(tracker.lag(9_000, ageMaxMs).completeAtMs, 1_000);
+  tracker.observeSource(null, at(9_500));
+  assert.equal(tracker.lag(9_500, ageMaxMs).completeAtMs, 9_500);
+  tracker.observeSource(20n, at(10_000));
+  assert.equal(tracker.lag(12_000, ageMaxMs).completeAtMs, 9_500);
+});
+
+test('remembers a bounded number of ends and errs towards an older age', () => {
+  const tracker = new LagTracker(0n, 0);
+  for (let index = 1; index <= 10_000; index++) tracker.observeSource(BigInt(index), at(index));
+  assert.equal(tracker.lag(10_000, ageMaxMs).seconds, (10_000 - 1) / 1000);
+  tracker.observeMirror(5_000n, 10_000);
+  const seconds = tracker.lag(10_000, ageMaxMs).seconds ?? -1;
+  assert.ok(seconds >= (10_000 - 5_001) / 1000, `${seconds}`);
+  assert.ok(seconds <= 10, `${seconds}`);
+});

@@ -1,0 +1,110 @@
+// Link settings: what is accepted and means what, what is refused by name, and that no secret is repeated.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import {
+  changedConfigs,
+  checkLinkName,
+  linkSettingDefaults,
+  parseLinkSettings,
+} from '../../../src/link/link-settings.ts';
+import { LinkError } from '../../../src/link/service.ts';
+
+const base = { 'bootstrap.servers': 'a:9092' };
+
+function refused(pattern: RegExp) {
+  return (error: unknown): boolean => {
+    assert.ok(error instanceof LinkError, String(error));
+    assert.equal(error.code, 'INVALID_CONFIG');
+    assert.match(error.message, pattern);
+    return true;
+  };
+}
+
+describe('link settings', () => {
+  test('have defaults, and every default is accepted', () => {
+    const settings = parseLinkSettings({ ...linkSettingDefaults, ...base });
+    assert.equal(settings.offsetSync.enabled, false);
+    assert.equal(settings.offsetSync.periodMs, 1000);
+    assert.equal(settings.paused, false);
+    assert.equal(settings.prefix, '');
+    assert.deepEqual(settings.bootstrapServers, ['a:9092']);
+  });
+
+  test('take lists, maps and protocol prefixes', () => {
+    const settings = parseLinkSettings({
+      'bootstrap.servers': ' PLAINTEXT://a:9092 , [::1]:9093 ',
+      'address.map': 'x.internal:9092=10.0.0.1:19092, y:1=z:2',
+      'cluster.link.prefix': 'us-east.',
+    });
+    assert.deepEqual(settings.bootstrapServers, ['a:9092', '[::1]:9093']);
+    assert.deepEqual(settings.addressMap, { 'x.internal:9092': '10.0.0.1:19092', 'y:1': 'z:2' });
+    assert.equal(settings.prefix, 'us-east.');
+  });
+
+  const wrong: readonly [Record<string, string>, RegExp][] = [
+    [{}, /bootstrap\.servers' is missing/],
+    [{ ...base, 'cluster.link.prefx': 'a' }, /'cluster\.link\.prefx' is unknown/],
+    [{ 'bootstrap.servers': 'a' }, /HOST:PORT: 'a'/],
+    [{ 'bootstrap.servers': 'a:99999' }, /HOST:PORT/],
+    [{ ...base, 'address.map': 'a:1' }, /ADVERTISED=REACHABLE/],
+    [{ ...base, 'consumer.offset.sync.ms': '1s' }, /consumer\.offset\.sync\.ms' must be a whole/],
+    [{ ...base, 'consumer.offset.sync.enable': 'yes' }, /'true' or 'false'/],
+    [{ ...base, 'consumer.offset.group.filters': '{"a":1}' }, /group\.filters' has an unknown key/],
+    [{ ...base, 'security.protocol': 'SASL_SSL' }, /can only be 'PLAINTEXT'/],
+    [{ ...base, 'ssl.truststore.type': 'PEM' }, /'ssl\.truststore\.type' is not supported yet/],
+    [{ ...base, 'acl.sync.enable': 'true' }, /can only be 'false'/],
+    [{ ...base, 'mirror.start.offset.spec': 'latest' }, /can only be 'earliest'/],
+    [{ ...base, 'cluster.link.prefix': 'a/b' }, /topic name/],
+  ];
+  for (const [configs, pattern] of wrong) {
+    test(`refused: ${JSON.stringify(configs)}`, () => {
+      assert.throws(() => parseLinkSettings(configs), refused(pattern));
+    });
+  }
+
+  test('R17: an inline secret is refused without being repeated', () => {
+    const secret = 'hunter2';
+    for (const name of ['sasl.jaas.config', 'ssl.key.password', 'ssl.keystore.key']) {
+      assert.throws(
+        () => parseLinkSettings({ ...base, [name]: secret }),
+        (error: unknown) => {
+          assert.ok(error instanceof LinkError, String(error));
+          assert.match(error.message, /is a secret/);
+          assert.equal(error.message.includes(secret), false);
+          return true;
+        },
+      );
+    }
+  });
+
+  test('change live, but for prefix and start offset', () => {
+    const configs = { ...base, 'cluster.link.prefix': 'a.' };
+    const changed = changedConfigs(configs, [{ name: 'cluster.link.paused', value: 'true' }]);
+    assert.equal(parseLinkSettings(changed).paused, true);
+    const back = changedConfigs(changed, [{ name: 'cluster.link.paused', value: null }]);
+    assert.deepEqual(back, configs);
+    assert.throws(
+      () => changedConfigs(configs, [{ name: 'cluster.link.prefix', value: 'b.' }]),
+      refused(/cannot be changed/),
+    );
+    assert.throws(
+      () => changedConfigs(configs, [{ name: 'bootstrap.servers', value: null }]),
+      refused(/missing/),
+    );
+    assert.throws(
+      () => changedConfigs(configs, [{ name: 'no.such', value: null }]),
+      refused(/'no\.such' is unknown/),
+    );
+    assert.deepEqual(
+      changedConfigs(configs, [{ name: 'cluster.link.prefix', value: 'a.' }]),
+      configs,
+    );
+  });
+
+  test('names of links are checked', () => {
+    for (const name of ['', '..', 'a b', 'a/b', 'x'.repeat(201)]) {
+      assert.throws(() => checkLinkName(name), LinkError, name);
+    }
+    checkLinkName('dr-1.eu_west');
+  });
+});

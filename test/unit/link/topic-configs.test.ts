@@ -1,0 +1,59 @@
+// Configs of a new shell: what is taken from the source, what never, and the pin of compacted topics.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { refusedOverride, shellConfigs } from '../../../src/link/topic-configs.ts';
+
+function config(name: string, value: string | null, configSource = 1) {
+  return { name, value, configSource };
+}
+
+test('what somebody set is taken, defaults stay the destination’s, always-synced keys come always', () => {
+  const source = [
+    config('cleanup.policy', 'delete', 5),
+    config('max.message.bytes', '1048588', 5),
+    config('retention.ms', '1000', 4),
+    config('segment.bytes', '7', 5),
+    config('compression.type', 'zstd'),
+    config('segment.ms', null),
+  ];
+  assert.deepEqual(shellConfigs(source, {}), {
+    'cleanup.policy': 'delete',
+    'max.message.bytes': '1048588',
+    'retention.ms': '1000',
+    'compression.type': 'zstd',
+  });
+});
+
+test('what could weaken or block the destination’s replication is never taken', () => {
+  const source = [
+    config('min.insync.replicas', '3'),
+    config('unclean.leader.election.enable', 'true'),
+    config('follower.replication.throttled.replicas', '*'),
+    config('remote.storage.enable', 'true'),
+    config('unknown.to.us', 'x'),
+  ];
+  assert.deepEqual(shellConfigs(source, {}), {});
+});
+
+test('a compacted shell keeps its tombstones, whatever the source or the operator says', () => {
+  const pinned = '9223372036854775807';
+  for (const policy of ['compact', 'delete,compact', 'compact, delete']) {
+    const source = [config('cleanup.policy', policy), config('delete.retention.ms', '5')];
+    assert.equal(shellConfigs(source, {})['delete.retention.ms'], pinned, policy);
+    const overrides = { 'delete.retention.ms': '6' };
+    assert.equal(shellConfigs(source, overrides)['delete.retention.ms'], pinned, policy);
+  }
+});
+
+test('the old timestamp setting becomes its two successors', () => {
+  const source = [config('message.timestamp.difference.max.ms', '42')];
+  assert.deepEqual(shellConfigs(source, {}), {
+    'message.timestamp.before.max.ms': '42',
+    'message.timestamp.after.max.ms': '42',
+  });
+});
+
+test('an override of an always-synced key is refused by name', () => {
+  assert.match(refusedOverride({ 'cleanup.policy': 'delete' }) ?? '', /cleanup\.policy/);
+  assert.equal(refusedOverride({ 'retention.ms': '1' }), null);
+});
