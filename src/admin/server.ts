@@ -106,6 +106,12 @@ export async function startAdminServer(
   options: { bind: string; port: number },
 ): Promise<AdminServer> {
   const app = await createAdminApp(services);
-  const url = await app.listen({ host: options.bind, port: options.port });
-  return { url, close: () => app.close() };
+  try {
+    const url = await app.listen({ host: options.bind, port: options.port });
+    return { url, close: () => app.close() };
+  } catch (error) {
+    await app.close();
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Error(`the admin API cannot be served: ${reason}`, { cause: error });
+  }
 }
