@@ -17,7 +17,7 @@ import type { DirectoryLock } from './directory-lock.ts';
 import { storageError } from './failures.ts';
 import { type DiskMirrorLog, type LogSurroundings, openPartitionLog } from './partition-log.ts';
 import { createLogFiles } from './recovery.ts';
-import { Serial } from './serial.ts';
+import { KeyedSerial } from './serial.ts';
 
 const creatingPrefix = '.creating-';
 const deletingPrefix = '.deleting-';
@@ -50,8 +50,8 @@ export class DiskStorage implements MirrorStorage {
   readonly #lock: DirectoryLock;
   readonly #logs = new Map<string, Promise<DiskMirrorLog>>();
   readonly #sizes = new Map<string, DiskMirrorLog>();
-  /** Creation and deletion, one at a time. */
-  readonly #changes = new Serial();
+  /** Creations and deletions, one at a time for each log. */
+  readonly #changes = new KeyedSerial();
   #closing: Promise<void> | null = null;
 
   constructor(options: {
@@ -83,7 +83,7 @@ export class DiskStorage implements MirrorStorage {
   }
 
   create(id: LogId, logStart: bigint): Promise<MirrorLog> {
-    return this.#changes.run(async () => {
+    return this.#changes.run(logName(id), async () => {
       this.#assertOpen();
       const name = checkedName(id);
       if (await this.#exists(name)) {
@@ -154,7 +154,7 @@ export class DiskStorage implements MirrorStorage {
   }
 
   delete(id: LogId): Promise<void> {
-    return this.#changes.run(async () => {
+    return this.#changes.run(logName(id), async () => {
       this.#assertOpen();
       await this.#remove(checkedName(id));
     });
@@ -227,7 +227,7 @@ export class DiskStorage implements MirrorStorage {
   async #close(): Promise<void> {
     const { scheduler, files } = this.#shared;
     const failures: unknown[] = [];
-    await this.#changes.run(async () => undefined);
+    await this.#changes.idle();
     await scheduler.close();
     for (const opened of this.#logs.values()) {
       try {

@@ -72,7 +72,9 @@ export class EpochHistory {
   /** The epoch that a checkpoint kept of a head whose batches are gone. */
   restoreHead(epoch: number, logStart: bigint): void {
     const first = this.#entries[0];
-    if (epoch < 0 || (first !== undefined && first.epoch <= epoch)) return;
+    if (epoch < 0 || (first !== undefined && first.startOffset < logStart)) return;
+    // The head's epoch may go on above the start; it is known without the batches there too.
+    if (first?.epoch === epoch) this.#entries.shift();
     this.#entries.unshift({ epoch, startOffset: logStart - 1n, firstBatchEnd: logStart });
   }
 
