@@ -248,6 +248,7 @@ export class Failover {
     await this.#changes.commit([...after.map((put) => ({ put })), { put: receipt }]);
     for (const [index, topic] of ready.entries()) {
       liftHolds(topic);
+      this.#topics.touch(topic.record.name);
       const record = after[index];
       if (record !== undefined) {
         const audit = { actor: request.actor, why: `failover, receipt ${request.receiptId}` };

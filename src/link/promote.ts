@@ -223,6 +223,7 @@ export class Promotions {
       };
       await this.#parts.changes.commit([{ put: after }, { put: receipt }]);
       liftHolds(measured);
+      this.#parts.topics.touch(record.name);
       this.#parts.changes.tell(record, after, { actor, why: `promoted, receipt ${receipt.id}` });
       return [];
     };

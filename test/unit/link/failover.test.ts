@@ -1,0 +1,246 @@
+// Failover when something goes wrong on the way: the state refuses, its answer is lost, a log is unusable, the
+// process ends between the ABORT batches and the commit. The outcome is one of two, and nothing is in between.
+import assert from 'node:assert/strict';
+import { describe, type TestContext, test } from 'node:test';
+import { Failover } from '../../../src/link/failover.ts';
+import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import type { TopicRecord } from '../../../src/state/records.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror, openNativeExtent } from '../../../src/timeline/timeline.ts';
+import type { MirrorStorage } from '../../../storage/mirror-log.ts';
+import {
+  batch,
+  FakeCluster,
+  FakeState,
+  openTestStorage,
+  shellId,
+  sourceId,
+  testContext,
+  topicInfo,
+} from './fakes.ts';
+
+function activeRecord(parts: Partial<TopicRecord> = {}): TopicRecord {
+  return {
+    kind: 'topic',
+    name: 'orders',
+    topicId: shellId,
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: sourceId,
+    state: 'ACTIVE',
+    stateTimeMs: 0,
+    error: null,
+    partitions: [newMirror(virtualOffset(0n)), newMirror(virtualOffset(0n))],
+    stoppedBy: null,
+    ...parts,
+  };
+}
+
+/** Partition 0: [0, 3) of epoch 4 with a transaction open from 2 on; partition 1 is empty. */
+async function scene(t: TestContext, parts: { record?: TopicRecord; epoch?: number } = {}) {
+  const state = new FakeState();
+  const { storage, reopen } = await openTestStorage(t);
+  const record = parts.record ?? activeRecord();
+  state.topics.set(record.name, record);
+  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  await log.append(batch({ base: 0n, count: 2, epoch: 4 }));
+  await log.append(batch({ base: 2n, epoch: 4, producerId: 77n }));
+  await log.flush();
+  await storage.create({ topicId: shellId, partition: 1 }, 0n);
+  const destination = new FakeCluster();
+  destination.topics.set('orders', topicInfo('orders', shellId, [9, 0]));
+  const world = { state, storage, reopen, destination, log };
+  return { ...world, ...(await start(world)) };
+}
+
+/** The link layer over what there is, as at the start of a process. */
+async function start(world: {
+  state: FakeState;
+  storage: MirrorStorage;
+  destination: FakeCluster;
+}) {
+  const context = testContext({ ...world, source: new FakeCluster() });
+  const topics = new MirrorTopics(context);
+  await topics.start();
+  const { state, events, clock } = context;
+  const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
+  const failover = new Failover({ context, topics, changes, link: () => undefined });
+  const run = (isDryRun = false) =>
+    failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun });
+  return { topics, failover, run, events };
+}
+
+describe('failover', () => {
+  test('splices each partition at its own end, ABORT batches before S', async (t) => {
+    const { run, state, topics, log } = await scene(t);
+    const { errors, receipts } = await run();
+    assert.deepEqual([...errors], []);
+    const record = state.topics.get('orders');
+    assert.equal(record?.state, 'STOPPED');
+    assert.equal(record?.stopping, undefined);
+    const view = topics.byName('orders');
+    assert.equal(view?.mode, 'promoted');
+    const first = view?.partition(0);
+    const extent = first === undefined ? null : openNativeExtent(first.timeline);
+    assert.deepEqual(
+      [extent?.start, extent?.offsetShift, extent?.firstEpoch, extent?.epochShift],
+      [4n, 4n, 5, -4],
+    );
+    assert.equal(log.visibleEnd, 4n);
+    assert.equal(log.lastStableOffset, 4n);
+    assert.equal(receipts[0]?.topics[0]?.partitions[0]?.abortedTransactions, 1);
+    // Intent with the cuts, then the switch: never more than two transactions.
+    assert.equal(state.commits.length, 2);
+  });
+
+  test('without open transactions takes one state transaction', async (t) => {
+    const { run, state, log } = await scene(t);
+    await log.truncate(2n);
+    await run();
+    assert.equal(state.topics.get('orders')?.state, 'STOPPED');
+    assert.equal(state.commits.length, 1);
+  });
+
+  test('readers never see an ABORT batch before the commit', async (t) => {
+    const { run, state, log } = await scene(t);
+    const seen: bigint[] = [];
+    const commit = state.commit.bind(state);
+    state.commit = async (changes) => {
+      seen.push(log.visibleEnd, log.lastStableOffset, log.end);
+      await commit(changes);
+    };
+    await run();
+    assert.deepEqual(seen, [3n, 2n, 3n, 3n, 2n, 4n]);
+  });
+
+  for (const code of ['NOT_OWNER', 'UNAVAILABLE'] as const) {
+    test(`is NOT done when the switch is refused with ${code}, and leaves no trace`, async (t) => {
+      const { run, state, log, topics } = await scene(t);
+      state.fates = ['done', code];
+      const before = state.topics.get('orders');
+      const { errors, receipts } = await run();
+      assert.match(errors.get('orders')?.message ?? '', /^NOT FAILED OVER/);
+      assert.deepEqual(receipts, []);
+      assert.deepEqual(state.topics.get('orders'), before);
+      assert.equal(log.end, 3n);
+      assert.equal(log.visibleEnd, 3n);
+      assert.equal(log.visibleEpoch, 4);
+      assert.equal(topics.byName('orders')?.mode, 'mirror');
+      const again = await run();
+      assert.deepEqual([...again.errors], []);
+      assert.equal(state.topics.get('orders')?.state, 'STOPPED');
+    });
+  }
+
+  test('is not begun when the intent is refused', async (t) => {
+    const { run, state, log } = await scene(t);
+    state.fates = ['UNAVAILABLE'];
+    const { errors } = await run();
+    assert.equal(errors.get('orders')?.code, 'STATE_UNAVAILABLE');
+    assert.equal(log.end, 3n);
+    assert.equal(state.commits.length, 1);
+  });
+
+  test('whose answer was lost is what the state says after it was read again', async (t) => {
+    const done = await scene(t);
+    done.state.fates = ['done', 'doubt-done'];
+    assert.deepEqual([...(await done.run()).errors], []);
+    assert.equal(done.topics.byName('orders')?.mode, 'promoted');
+    assert.equal(done.log.visibleEnd, 4n);
+
+    const lost = await scene(t);
+    lost.state.fates = ['doubt-done', 'doubt-lost'];
+    assert.match((await lost.run()).errors.get('orders')?.message ?? '', /NOT FAILED OVER/);
+    assert.equal(lost.topics.byName('orders')?.mode, 'mirror');
+    assert.equal(lost.log.end, 3n);
+  });
+
+  test('in doubt is unavailable to clients, and holds the ABORT batches back', async (t) => {
+    const { run, state, topics, log } = await scene(t);
+    state.fates = ['done', 'doubt-done'];
+    const modes: string[] = [];
+    topics.onChange(() => {
+      modes.push(`${topics.byName('orders')?.mode} ${log.visibleEnd}`);
+    });
+    await run();
+    assert.ok(modes.includes('unavailable 3'), modes.join());
+    assert.equal(modes.at(-1), 'promoted 4');
+  });
+
+  test('R11: a crash before the commit is undone at the next start', async (t) => {
+    const world = await scene(t);
+    // The process dies here: the intent is committed, the ABORT batches are durable.
+    world.state.fates = ['done'];
+    const commit = world.state.commit.bind(world.state);
+    let calls = 0;
+    world.state.commit = async (changes) => {
+      if (++calls === 2) return new Promise<void>(() => undefined);
+      return commit(changes);
+    };
+    const dying = world.run();
+    void dying;
+    while (calls < 2) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(world.log.end, 4n);
+    assert.notEqual(world.state.topics.get('orders')?.stopping, undefined);
+
+    world.state.commit = commit;
+    const next = await start({ ...world, storage: await world.reopen() });
+    const log = next.topics.byName('orders')?.partition(0)?.log;
+    assert.equal(log?.end, 4n);
+    assert.equal(log.visibleEnd, 3n, 'hidden from the first moment on');
+    assert.equal(next.topics.byName('orders')?.mode, 'mirror');
+    await next.failover.undoInterrupted();
+    assert.equal(log.end, 3n);
+    assert.equal(world.state.topics.get('orders')?.stopping, undefined);
+    assert.equal(world.state.topics.get('orders')?.state, 'ACTIVE');
+    assert.ok(next.events.since(0).some(({ event }) => event === 'failover_undone'));
+    assert.deepEqual([...(await next.run()).errors], []);
+    assert.equal(log.visibleEnd, 4n);
+  });
+
+  test('keeps the state that a failed topic was in when it is undone', async (t) => {
+    const error = { code: 'LOST_HISTORY', message: 'x' } as const;
+    const record = activeRecord({ state: 'FAILED', error });
+    const { run, state } = await scene(t, { record });
+    state.fates = ['done', 'UNAVAILABLE'];
+    await run();
+    assert.deepEqual(state.topics.get('orders'), record);
+    await run();
+    assert.equal(state.topics.get('orders')?.state, 'STOPPED');
+  });
+
+  test('names what stands in its way', async (t) => {
+    const { run, state, destination, topics } = await scene(t);
+    state.isOwner = false;
+    assert.equal((await run()).errors.get('orders')?.code, 'NOT_OWNER');
+    state.isOwner = true;
+    destination.isDead = true;
+    assert.match((await run()).errors.get('orders')?.message ?? '', /destination does not answer/);
+    destination.isDead = false;
+    destination.topics.set('orders', topicInfo('orders', sourceId, [9, 0]));
+    assert.match((await run()).errors.get('orders')?.message ?? '', /id has changed/);
+    assert.equal(topics.byName('orders')?.mode, 'mirror');
+    assert.equal(state.commits.length, 0);
+  });
+
+  test('refuses a topic whose log is unusable, since its end is not known', async (t) => {
+    const three = [0n, 0n, 0n].map((start) => newMirror(virtualOffset(start)));
+    const { run, state, topics } = await scene(t, { record: activeRecord({ partitions: three }) });
+    assert.equal(topics.byName('orders')?.partition(2)?.log, null);
+    const error = (await run()).errors.get('orders');
+    assert.equal(error?.code, 'STORAGE_ERROR');
+    assert.match(error?.message ?? '', /orders-2/);
+    assert.equal(state.commits.length, 0);
+  });
+
+  test('as a dry run says what it would do and changes nothing', async (t) => {
+    const { run, state, log } = await scene(t);
+    const { receipts, errors } = await run(true);
+    assert.deepEqual([...errors], []);
+    const line = receipts[0]?.topics[0]?.partitions[0];
+    assert.deepEqual([line?.virtualEnd, line?.firstEpoch, line?.abortedTransactions], [4n, 5, 1]);
+    assert.equal(log.end, 3n);
+    assert.equal(state.commits.length, 0);
+  });
+});
