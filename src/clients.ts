@@ -1,5 +1,5 @@
-// Makes our Kafka clients from settings: one for the destination, one for the source of each link. Owns which
-// Kafka client setting becomes which limit of the client. Nothing is connected here yet.
+// Makes our Kafka clients from settings: one for the destination, one for the source of each link.
+// Owns which Kafka client setting becomes which limit of the client. Nothing is connected here yet.
 import type { Cluster } from './cluster/cluster.ts';
 import { connectCluster } from './cluster/cluster-client.ts';
 import type { ClusterLimits } from './cluster/limits.ts';

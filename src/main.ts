@@ -1,6 +1,6 @@
-// Wiring: makes every part of the service from its configuration, in order (destination, state, storage, links,
-// gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants: ports are bound before the
-// first answer; a start that fails closes what it had opened.
+// Wiring: makes every part of the service from its configuration, in order (destination, state,
+// storage, links, gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants:
+// ports are bound before the first answer; a start that fails closes what it had opened.
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource } from './clients.ts';
@@ -18,7 +18,9 @@ import { formatExport } from './state/export-file.ts';
 import { openState } from './state/open-state.ts';
 import { version } from './version.ts';
 
-/** Our own topics of the destination; clients may not change them, links never mirror such names. */
+/**
+ * Our own topics of the destination; clients may not change them, links never mirror such names.
+ */
 const ownTopicPrefix = '__causeway';
 
 export interface CausewayOptions {

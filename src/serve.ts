@@ -1,5 +1,5 @@
-// A serving process: starts the service, and ends it in order on a signal, or after a fault that nobody
-// handled, which is logged and ends the process: shared state may be wrong then.
+// A serving process: starts the service, and ends it in order on a signal, or after a fault that
+// nobody handled, which is logged and ends the process: shared state may be wrong then.
 import closeWithGrace from 'close-with-grace';
 import { connectDestination } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
@@ -11,7 +11,9 @@ import { importState, type TransferResult } from './state/transfer.ts';
 /** After this the process ends without waiting any longer. */
 const closeTimeoutMs = 15_000;
 
-/** Never resolves once the service runs: the process ends from within. Rejects when the start fails. */
+/**
+ * Never resolves once the service runs: the process ends from within. Rejects when the start fails.
+ */
 export async function serveUntilSignal(
   config: CausewayConfig,
   options: { acceptLoss: boolean },

@@ -1,6 +1,6 @@
-// The steps of a start that need more than a call: the destination's identity, whether the storage directory
-// holds this instance's mirror logs, and the directory's record in the state. Used by main.ts only.
-// Invariant: a directory of somebody else is never written to.
+// The steps of a start that need more than a call: the destination's identity, whether the storage
+// directory holds this instance's mirror logs, and the directory's record in the state. Used by
+// main.ts only. Invariant: a directory of somebody else is never written to.
 import { readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { judgeDirectory, logsDirectoryName } from '../storage/disk/directory-identity.ts';

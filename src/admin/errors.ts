@@ -1,6 +1,6 @@
-// What went wrong, as HTTP: one status and error code (Confluent's, §10.3 of its REST v3) for each kind of
-// error. Invariant: every failing answer has the body `{error_code, message}`, and the message holds no secret
-// and no stack.
+// What went wrong, as HTTP: one status and error code (Confluent's, §10.3 of its REST v3) for each
+// kind of error. Invariant: every failing answer has the body `{error_code, message}`, and the
+// message holds no secret and no stack.
 
 import { LinkError, type LinkErrorCode } from '../link/service.ts';
 import type { Events } from '../observe/events.ts';
@@ -90,7 +90,9 @@ export function answerTo(error: unknown, events: Events, what: string): HttpAnsw
   return { status: 500, errorCode: 500, message: 'Internal error; the log says more.' };
 }
 
-/** Row error of a command on one topic, as a number: the HTTP status that it would have had alone. */
+/**
+ * Row error of a command on one topic, as a number: the HTTP status that it would have had alone.
+ */
 export function rowErrorCode(error: LinkError): number {
   return linkErrors[error.code][1];
 }

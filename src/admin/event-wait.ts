@@ -1,6 +1,6 @@
-// The long poll on events: answers at once when there are events after an id, otherwise with the first that
-// comes, or with none when the time is over, the client has gone, or the server closes. Holds no timer and no
-// subscription afterwards.
+// The long poll on events: answers at once when there are events after an id, otherwise with the
+// first that comes, or with none when the time is over, the client has gone, or the server closes.
+// Holds no timer and no subscription afterwards.
 import type { Events, ServiceEvent } from '../observe/events.ts';
 
 export interface EventWait {

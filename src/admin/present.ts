@@ -1,6 +1,6 @@
-// Service values as REST v3 shows them. Every field of Confluent's schemas is given, lists never null. Lag that
-// is UNKNOWN is -1 here (clients read the field as an integer, where null would become a healthy 0); our own
-// API under /causeway/v1 says null.
+// Service values as REST v3 shows them. Every field of Confluent's schemas is given, lists never
+// null. Lag that is UNKNOWN is -1 here (clients read the field as an integer, where null would
+// become a healthy 0); our own API under /causeway/v1 says null.
 import { isSensitiveSetting } from '../config/client-settings.ts';
 import {
   LinkError,

@@ -3,7 +3,9 @@ import type { FastifyRequest } from 'fastify';
 import { RequestError } from './errors.ts';
 import type { Place } from './present.ts';
 
-/** Header in which our own command line tells its user. The API has no authentication: it is a note. */
+/**
+ * Header in which our own command line tells its user. The API has no authentication: it is a note.
+ */
 export const actorHeader = 'x-causeway-actor';
 
 /** For audit: what the client says of itself, and from where. */
@@ -17,7 +19,10 @@ export function baseUrl(request: FastifyRequest): string {
   return `${request.protocol}://${request.host}`;
 }
 
-/** Checks the cluster id of the path. `lkc-` before it is an alias that Confluent's cloud tools need. */
+/**
+ * Checks the cluster id of the path. `lkc-` before it is an alias that Confluent's cloud tools
+ * need.
+ */
 export function placeOf(
   request: FastifyRequest,
   options: { prefix: string; clusterId: string; asked: string },

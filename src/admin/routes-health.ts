@@ -1,4 +1,5 @@
-// Health and metrics, outside of any API prefix. Ready never depends on a source or a link (design §11).
+// Health and metrics, outside of any API prefix. Ready never depends on a source or a link (design
+// §11).
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import * as schemas from './schemas.ts';
 import type { AdminServices } from './services.ts';

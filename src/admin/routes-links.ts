@@ -1,4 +1,5 @@
-// REST v3: clusters, links and their settings. Each route translates and calls LinkService; it decides nothing.
+// REST v3: clusters, links and their settings. Each route translates and calls LinkService; it
+// decides nothing.
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { nearestName } from '../config/nearest.ts';
 import type { LinkStatus } from '../link/service.ts';
@@ -19,7 +20,9 @@ export interface RouteOptions {
   readonly services: AdminServices;
   /** `/kafka/v3` or `/v3`. */
   readonly restPrefix: string;
-  /** The second prefix is left out of /openapi.json, where each operation id may appear only once. */
+  /**
+   * The second prefix is left out of /openapi.json, where each operation id may appear only once.
+   */
   readonly hide: boolean;
 }
 
@@ -52,7 +55,10 @@ interface CreateLinkBody {
   cluster_link_id?: string | null;
 }
 
-/** The source's id as the client believes it; refuses what belongs to links made from the other side. */
+/**
+ * The source's id as the client believes it; refuses what belongs to links made from the other
+ * side.
+ */
 function expectedSourceId(body: CreateLinkBody): { sourceClusterId?: string } {
   if (body.destination_cluster_id) {
     const message = 'destination_cluster_id: links that the source opens are not in this version.';
@@ -105,14 +111,15 @@ const clusterRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, optio
   );
 };
 
-const linkCrudRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
+const linksPath = '/clusters/:cluster_id/links';
+
+const linkReadRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
   const { services, restPrefix, hide } = options;
   const { clusterId, links } = services;
   const summary = (text: string, operationId: string) => ({ summary: text, operationId, hide });
-  const path = '/clusters/:cluster_id/links';
 
   app.get(
-    path,
+    linksPath,
     {
       schema: {
         ...summary('All links', 'listKafkaLinks'),
@@ -132,8 +139,33 @@ const linkCrudRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, opti
     },
   );
 
+  app.get(
+    `${linksPath}/:link_name`,
+    {
+      schema: {
+        ...summary('One link', 'getKafkaLink'),
+        params: schemas.linkParams,
+        querystring: schemas.getLinkQuery,
+        response: schemas.answer(schemas.linkData),
+      },
+    },
+    async (request) => {
+      const { cluster_id: asked, link_name: name } = request.params;
+      const place = placeOf(request, { prefix: restPrefix, clusterId, asked });
+      const status = requiredLink(services, name);
+      const includeTasks = request.query.include_tasks;
+      return presentLink(place, status, links.listMirrors(name), { includeTasks });
+    },
+  );
+};
+
+const linkChangeRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
+  const { services, restPrefix, hide } = options;
+  const { clusterId, links } = services;
+  const summary = (text: string, operationId: string) => ({ summary: text, operationId, hide });
+
   app.post(
-    path,
+    linksPath,
     {
       schema: {
         ...summary('Create a link', 'createKafkaLink'),
@@ -157,27 +189,8 @@ const linkCrudRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, opti
     },
   );
 
-  app.get(
-    `${path}/:link_name`,
-    {
-      schema: {
-        ...summary('One link', 'getKafkaLink'),
-        params: schemas.linkParams,
-        querystring: schemas.getLinkQuery,
-        response: schemas.answer(schemas.linkData),
-      },
-    },
-    async (request) => {
-      const { cluster_id: asked, link_name: name } = request.params;
-      const place = placeOf(request, { prefix: restPrefix, clusterId, asked });
-      const status = requiredLink(services, name);
-      const includeTasks = request.query.include_tasks;
-      return presentLink(place, status, links.listMirrors(name), { includeTasks });
-    },
-  );
-
   app.delete(
-    `${path}/:link_name`,
+    `${linksPath}/:link_name`,
     {
       schema: {
         ...summary('Delete a link', 'deleteKafkaLink'),
@@ -207,16 +220,17 @@ function requiredConfig(link: LinkStatus, name: string): { name: string; value: 
   return { name, value };
 }
 
-const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
+const configsPath = `${linksPath}/:link_name/configs`;
+
+const configReadRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
   const { services, restPrefix, hide } = options;
-  const { clusterId, links } = services;
+  const { clusterId } = services;
   const summary = (text: string, operationId: string) => ({ summary: text, operationId, hide });
-  const path = '/clusters/:cluster_id/links/:link_name/configs';
   const placeFor = (request: Parameters<typeof placeOf>[0], asked: string): Place =>
     placeOf(request, { prefix: restPrefix, clusterId, asked });
 
   app.get(
-    path,
+    configsPath,
     {
       schema: {
         ...summary('Settings of a link', 'listKafkaLinkConfigs'),
@@ -236,7 +250,7 @@ const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, op
   );
 
   app.get(
-    `${path}/:name`,
+    `${configsPath}/:name`,
     {
       schema: {
         ...summary('One setting of a link', 'getKafkaLinkConfigs'),
@@ -250,9 +264,17 @@ const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, op
       return presentLinkConfig(place, link, requiredConfig(requiredLink(services, link), name));
     },
   );
+};
+
+const configChangeRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, options) => {
+  const { services, restPrefix, hide } = options;
+  const { clusterId, links } = services;
+  const summary = (text: string, operationId: string) => ({ summary: text, operationId, hide });
+  const placeFor = (request: Parameters<typeof placeOf>[0], asked: string): Place =>
+    placeOf(request, { prefix: restPrefix, clusterId, asked });
 
   app.put(
-    `${path}/:name`,
+    `${configsPath}/:name`,
     {
       schema: {
         ...summary('Change one setting of a link', 'updateKafkaLinkConfig'),
@@ -272,7 +294,7 @@ const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, op
   );
 
   app.delete(
-    `${path}/:name`,
+    `${configsPath}/:name`,
     {
       schema: {
         ...summary('Put one setting of a link back to its default', 'deleteKafkaLinkConfig'),
@@ -291,7 +313,7 @@ const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, op
 
   // A literal colon is written twice in route patterns.
   app.put(
-    `${path}::alter`,
+    `${configsPath}::alter`,
     {
       schema: {
         ...summary('Change several settings of a link', 'updateKafkaLinkConfigBatch'),
@@ -315,7 +337,7 @@ const linkConfigRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, op
     },
   );
 
-  app.post(`${path}::alter`, { schema: { hide: true } }, async () => {
+  app.post(`${configsPath}::alter`, { schema: { hide: true } }, async () => {
     throw new RequestError(405, 405, 'HTTP 405 Method Not Allowed: use PUT.');
   });
 };
@@ -324,6 +346,8 @@ export const linkRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, o
   // Fastify would apply a prefix among the options once more.
   const inner = { ...options, prefix: '' };
   await app.register(clusterRoutes, inner);
-  await app.register(linkCrudRoutes, inner);
-  await app.register(linkConfigRoutes, inner);
+  await app.register(linkReadRoutes, inner);
+  await app.register(linkChangeRoutes, inner);
+  await app.register(configReadRoutes, inner);
+  await app.register(configChangeRoutes, inner);
 };

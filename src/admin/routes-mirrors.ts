@@ -1,5 +1,5 @@
-// REST v3: mirrors of links, and the deletion of a mirror topic. Verbs such as `mirrors:promote` are literal
-// paths; per-topic failures are rows of an answer 200, as Confluent's tools expect.
+// REST v3: mirrors of links, and the deletion of a mirror topic. Verbs such as `mirrors:promote`
+// are literal paths; per-topic failures are rows of an answer 200, as Confluent's tools expect.
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
 import { didYouMean } from '../config/nearest.ts';
@@ -60,10 +60,11 @@ interface Context extends RouteOptions {
   summary(text: string, operationId: string): object;
 }
 
-const crudRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
+const path = '/clusters/:cluster_id/links/:link_name/mirrors';
+
+const readRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
   const { services, placeFor, summary } = context;
   const { links } = services;
-  const path = '/clusters/:cluster_id/links/:link_name/mirrors';
 
   app.get(
     path,
@@ -87,6 +88,29 @@ const crudRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
       return presentList('KafkaMirrorDataList', self, rows);
     },
   );
+
+  app.get(
+    `${path}/:topic`,
+    {
+      schema: {
+        ...summary('One mirror', 'readKafkaMirrorTopic'),
+        params: schemas.mirrorParams,
+        querystring: schemas.getMirrorQuery,
+        response: schemas.answer(schemas.mirrorData),
+      },
+    },
+    async (request) => {
+      const { cluster_id: asked, link_name: link, topic } = request.params;
+      const place = placeFor(request, asked);
+      const includeTransitionErrors = request.query.include_state_transition_errors;
+      return presentMirror(place, mirrorOfLink(services, link, topic), { includeTransitionErrors });
+    },
+  );
+};
+
+const changeRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
+  const { services, placeFor, summary } = context;
+  const { links } = services;
 
   app.post(
     path,
@@ -113,24 +137,6 @@ const crudRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
         actor: actorOf(request),
       });
       return reply.code(204).send();
-    },
-  );
-
-  app.get(
-    `${path}/:topic`,
-    {
-      schema: {
-        ...summary('One mirror', 'readKafkaMirrorTopic'),
-        params: schemas.mirrorParams,
-        querystring: schemas.getMirrorQuery,
-        response: schemas.answer(schemas.mirrorData),
-      },
-    },
-    async (request) => {
-      const { cluster_id: asked, link_name: link, topic } = request.params;
-      const place = placeFor(request, asked);
-      const includeTransitionErrors = request.query.include_state_transition_errors;
-      return presentMirror(place, mirrorOfLink(services, link, topic), { includeTransitionErrors });
     },
   );
 
@@ -166,7 +172,6 @@ const laterVerbs = [
 const verbRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) => {
   const { services, placeFor, summary } = context;
   const { links } = services;
-  const path = '/clusters/:cluster_id/links/:link_name/mirrors';
 
   for (const command of verbs) {
     const name = `${command[0]?.toUpperCase()}${command.slice(1)}`;
@@ -217,6 +222,7 @@ export const mirrorRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app,
   };
   // Fastify would apply a prefix among the options once more.
   const inner = { ...context, prefix: '' };
-  await app.register(crudRoutes, inner);
+  await app.register(readRoutes, inner);
+  await app.register(changeRoutes, inner);
   await app.register(verbRoutes, inner);
 };

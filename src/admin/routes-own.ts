@@ -1,5 +1,6 @@
-// Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole of a mirror's
-// status, commands over topics of any link with a deadline, cancel, groups, status, state export.
+// Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole
+// of a mirror's status, commands over topics of any link with a deadline, cancel, groups, status,
+// state export.
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { isSensitiveSetting } from '../config/client-settings.ts';
 import type {

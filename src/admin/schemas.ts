@@ -1,6 +1,6 @@
-// Shapes of the admin HTTP API: Confluent's REST v3 for links and mirrors (all fields of cloud and on-prem
-// together), and our own under /causeway/v1. Request shapes are checked and closed, so that a mistyped name
-// is refused; response shapes are documentation for /openapi.json.
+// Shapes of the admin HTTP API: Confluent's REST v3 for links and mirrors (all fields of cloud and
+// on-prem together), and our own under /causeway/v1. Request shapes are checked and closed, so that
+// a mistyped name is refused; response shapes are documentation for /openapi.json.
 import Type, { type TSchema } from 'typebox';
 
 const closed = { additionalProperties: false } as const;

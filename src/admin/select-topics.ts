@@ -1,6 +1,6 @@
-// Picks the topics that a command is about: by names, or by a regular expression over the mirrors of a link.
-// The expression comes from outside and runs on the event loop that also serves Kafka clients, so its time is
-// bounded: `node:vm` can end a match that backtracks without end.
+// Picks the topics that a command is about: by names, or by a regular expression over the mirrors
+// of a link. The expression comes from outside and runs on the event loop that also serves Kafka
+// clients, so its time is bounded: `node:vm` can end a match that backtracks without end.
 import { runInNewContext } from 'node:vm';
 import { RequestError } from './errors.ts';
 

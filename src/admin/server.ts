@@ -1,6 +1,6 @@
-// The admin HTTP server: puts routes, checks, errors and limits together and binds the port. Refuses to know
-// what links are. Invariant: every answer that is an error has the body `{error_code, message}`, whoever made
-// it, and bad input changes nothing (R18).
+// The admin HTTP server: puts routes, checks, errors and limits together and binds the port.
+// Refuses to know what links are. Invariant: every answer that is an error has the body
+// `{error_code, message}`, whoever made it, and bad input changes nothing (R18).
 import swagger from '@fastify/swagger';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
@@ -35,7 +35,9 @@ function routeName(request: FastifyRequest): string {
   return `${request.method} ${request.routeOptions.url ?? '(no route)'}`;
 }
 
-/** JSON only; an empty body counts as none, since some clients name a content type on every request. */
+/**
+ * JSON only; an empty body counts as none, since some clients name a content type on every request.
+ */
 function parseJsonOnly(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();

@@ -1,5 +1,6 @@
-// Checks parts of requests against their schemas. Text parts (query, path) are converted to the types that the
-// schema wants; bodies are not, so that a number is never taken for a name. Every fault is named with its path.
+// Checks parts of requests against their schemas. Text parts (query, path) are converted to the
+// types that the schema wants; bodies are not, so that a number is never taken for a name. Every
+// fault is named with its path.
 import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Check, Convert, Default } from 'typebox/value';

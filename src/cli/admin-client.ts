@@ -1,5 +1,5 @@
-// Talks to the admin API of a running proxy: the only way in which commands act (besides `serve` and
-// `state import`). Every failure becomes one sentence.
+// Talks to the admin API of a running proxy: the only way in which commands act (besides `serve`
+// and `state import`). Every failure becomes one sentence.
 import os from 'node:os';
 import { CliError, ExitCode } from './io.ts';
 

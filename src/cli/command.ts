@@ -1,5 +1,5 @@
-// What all commands share: the client for the chosen address, the chosen output form, and how an outcome
-// becomes the exit code. Commander parses; commands get this as their first argument.
+// What all commands share: the client for the chosen address, the chosen output form, and how an
+// outcome becomes the exit code. Commander parses; commands get this as their first argument.
 import type { Command } from 'commander';
 import { AdminClient, defaultUrl } from './admin-client.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';

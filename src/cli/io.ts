@@ -1,5 +1,5 @@
-// What a command may touch of the outside: output, environment, standard input; and how it fails. Everything
-// is a parameter, so that tests run commands inside their own process.
+// What a command may touch of the outside: output, environment, standard input; and how it fails.
+// Everything is a parameter, so that tests run commands inside their own process.
 
 /** Exit codes of the design: see docs of `causeway --help`. */
 export const ExitCode = {

@@ -1,5 +1,6 @@
-// `key=value` arguments and files of them (Java properties, as Kafka's own tools read them). Secrets come by
-// file or standard input, never as arguments, where every user of the machine could read them.
+// `key=value` arguments and files of them (Java properties, as Kafka's own tools read them).
+// Secrets come by file or standard input, never as arguments, where every user of the machine could
+// read them.
 import { readFile } from 'node:fs/promises';
 import { isSensitiveSetting } from '../config/client-settings.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';

@@ -1,6 +1,6 @@
-// The command line: parses, runs one command, and returns its exit code (0 done, 1 refused or failed, 2 wrong
-// usage, 3 partly done or unhealthy, 4 still running when the wait ended). Invariant: every failure is one
-// clear line on stderr, without a stack, and without secrets.
+// The command line: parses, runs one command, and returns its exit code (0 done, 1 refused or
+// failed, 2 wrong usage, 3 partly done or unhealthy, 4 still running when the wait ended).
+// Invariant: every failure is one clear line on stderr, without a stack, and without secrets.
 import { Command, CommanderError } from 'commander';
 import { scrubSecrets } from '../observe/scrub.ts';
 import { version } from '../version.ts';

@@ -1,5 +1,5 @@
-// `causeway mirror create|list|describe|delete|verify`. The commands that change a mirror's state are in
-// mirror-verbs.ts.
+// `causeway mirror create|list|describe|delete|verify`. The commands that change a mirror's state
+// are in mirror-verbs.ts.
 import type { Command } from 'commander';
 import type { MirrorAnswer } from './answers.ts';
 import { action, type CommandContext, collect, type Runner } from './command.ts';

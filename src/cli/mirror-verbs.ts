@@ -1,5 +1,6 @@
-// `causeway mirror promote|failover|pause|resume|cancel`: one call for all topics, then for promote a wait until
-// each is done or has fallen back. Exit code: 0 all done, 1 none, 3 some, 4 still running when the wait ended.
+// `causeway mirror promote|failover|pause|resume|cancel`: one call for all topics, then for promote
+// a wait until each is done or has fallen back. Exit code: 0 all done, 1 none, 3 some, 4 still
+// running when the wait ended.
 import type { Command } from 'commander';
 import type { CommandAnswer, CommandRow, MirrorAnswer, ReceiptAnswer } from './answers.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
@@ -59,7 +60,10 @@ async function selection(
 
 const irreversible = new Set<Verb>(['promote', 'failover']);
 
-/** A person is asked before what cannot be undone; a script must say --yes only for whole links and files. */
+/**
+ * A person is asked before what cannot be undone; a script must say --yes only for whole links and
+ * files.
+ */
 async function confirm(
   context: CommandContext,
   verb: Verb,
@@ -166,7 +170,8 @@ export function receiptTable(receipt: ReceiptAnswer): string {
     'ABORTED TXNS',
     'LAST CONTACT',
   ];
-  const head = `Receipt ${receipt.id}: ${receipt.command} at ${time(receipt.timeMs)} by ${receipt.actor}`;
+  const { id, command, actor, timeMs } = receipt;
+  const head = `Receipt ${id}: ${command} at ${time(timeMs)} by ${actor}`;
   return `${head}\n${table(headers, rows)}`;
 }
 

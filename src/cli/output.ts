@@ -1,5 +1,6 @@
-// How answers look on a terminal: aligned tables, `name: value` blocks, times and sizes. Text from outside is
-// stripped of control characters, so that a topic's or a message's bytes cannot drive the terminal.
+// How answers look on a terminal: aligned tables, `name: value` blocks, times and sizes. Text from
+// outside is stripped of control characters, so that a topic's or a message's bytes cannot drive
+// the terminal.
 import type { Int64 } from './answers.ts';
 
 type Cell = string | number | boolean | null;

@@ -1,5 +1,5 @@
-// The CliIo of a real process: stdout, stderr, stdin, environment, Ctrl-C. Signals are listened to only while a
-// command follows something, so that Ctrl-C ends all others at once, as usual.
+// The CliIo of a real process: stdout, stderr, stdin, environment, Ctrl-C. Signals are listened to
+// only while a command follows something, so that Ctrl-C ends all others at once, as usual.
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CliIo } from './io.ts';

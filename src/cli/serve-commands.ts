@@ -1,5 +1,6 @@
-// `causeway serve` and `causeway state import`: the two commands that work from the configuration file. Owns
-// the signals of a serving process. A start that fails is one clear line and exit code 1.
+// `causeway serve` and `causeway state import`: the two commands that work from the configuration
+// file. Owns the signals of a serving process. A start that fails is one clear line and exit code
+// 1.
 import type { Command } from 'commander';
 import type { CausewayConfig } from '../config/config.ts';
 import { ConfigError, loadConfig } from '../config/load.ts';

@@ -1,6 +1,6 @@
-// Kafka client settings under Kafka's own names: which ones we take, which ones are Kafka's but not taken
-// yet, and which ones hold secrets. Used for the destination in the configuration file; values of sensitive
-// settings are never repeated in an error.
+// Kafka client settings under Kafka's own names: which ones we take, which ones are Kafka's but not
+// taken yet, and which ones hold secrets. Used for the destination in the configuration file;
+// values of sensitive settings are never repeated in an error.
 import { didYouMean } from './nearest.ts';
 
 /** Settings that this version carries out. */

@@ -1,6 +1,6 @@
-// The memory sum (R14): what each part of the service may hold at most, from the limits of the parts themselves,
-// and what that makes for one more client connection, one more source broker, and the rest. Owns no limit but
-// those of the admin API and the events. Shown by `serve --check`.
+// The memory sum (R14): what each part of the service may hold at most, from the limits of the
+// parts themselves, and what that makes for one more client connection, one more source broker, and
+// the rest. Owns no limit but those of the admin API and the events. Shown by `serve --check`.
 import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
   collectedResponseBytesMax,

@@ -1,6 +1,6 @@
-// Loads the configuration: YAML -> environment variables -> shape -> meaning -> CausewayConfig. All faults are
-// collected, each with its path, and reported at once. Invariant: what comes out has been checked in whole;
-// nothing else reads the file.
+// Loads the configuration: YAML -> environment variables -> shape -> meaning -> CausewayConfig. All
+// faults are collected, each with its path, and reported at once. Invariant: what comes out has
+// been checked in whole; nothing else reads the file.
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { TSchema } from 'typebox';

@@ -1,5 +1,5 @@
-// Finds the known name that a mistyped one most likely meant, for error messages of configuration and
-// admin API. Pure; quadratic in the length of a name, which callers keep short.
+// Finds the known name that a mistyped one most likely meant, for error messages of configuration
+// and admin API. Pure; quadratic in the length of a name, which callers keep short.
 
 /** Edits (insert, delete, replace) that turn `from` into `to`. */
 function editDistance(from: string, to: string): number {

@@ -1,6 +1,7 @@
-// Turns what typebox finds wrong with a value into lines a person can act on: the path of each fault, and
-// the nearest known name for an unknown one. Used for the configuration file and for admin HTTP bodies.
-// Invariant: no line repeats a value, only names, so that secrets never come out this way.
+// Turns what typebox finds wrong with a value into lines a person can act on: the path of each
+// fault, and the nearest known name for an unknown one. Used for the configuration file and for
+// admin HTTP bodies. Invariant: no line repeats a value, only names, so that secrets never come out
+// this way.
 import type { TSchema } from 'typebox';
 import { Errors } from 'typebox/value';
 import { didYouMean } from './nearest.ts';

@@ -1,6 +1,7 @@
-// The shape of the YAML file: names, types and defaults, as one typebox schema. Meaning that spans values
-// (ranges, clashes, what this version cannot do yet) is checked in check.ts. Names are fixed by the design;
-// a name that is known but not in this version stays known, so that it is refused as such.
+// The shape of the YAML file: names, types and defaults, as one typebox schema. Meaning that spans
+// values (ranges, clashes, what this version cannot do yet) is checked in load.ts. Names are fixed
+// by the design; a name that is known but not in this version stays known, so that it is refused as
+// such.
 import Type, { type Static } from 'typebox';
 
 const port = Type.Integer({ minimum: 1, maximum: 65_535 });
@@ -36,7 +37,7 @@ export const fileSchema = Type.Object(
       {
         type: Type.String({ default: 'disk' }),
         directory: text,
-        // A whole number of bytes, "10GiB" or "5%": read by check.ts.
+        // A whole number of bytes, "10GiB" or "5%": read by load.ts.
         minFreeBytes: Type.Unknown({ default: '5%' }),
       },
       closed,

@@ -1,5 +1,5 @@
-// Replaces `${NAME}` in the string values of a parsed YAML tree by environment variables. Works on values,
-// never on the text of the file, so a variable cannot add keys or change the structure.
+// Replaces `${NAME}` in the string values of a parsed YAML tree by environment variables. Works on
+// values, never on the text of the file, so a variable cannot add keys or change the structure.
 import type { Problem } from './schema-problems.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -27,7 +27,9 @@ function substituteText(
   });
 }
 
-/** A copy of `tree` with all references replaced; what cannot be replaced is added to `problems`. */
+/**
+ * A copy of `tree` with all references replaced; what cannot be replaced is added to `problems`.
+ */
 export function substituteEnvironment(
   tree: unknown,
   environment: Environment,

@@ -1,12 +1,15 @@
-// Reads the small languages inside configuration values: host:port lists, port ranges, sizes. Pure. Each
-// returns the value, or throws an Error whose message completes the sentence `path: ...`.
+// Reads the small languages inside configuration values: host:port lists, port ranges, sizes. Pure.
+// Each returns the value, or throws an Error whose message completes the sentence `path: ...`.
 
 export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
 
-/** `host:port`, also `[::1]:9092`. A leading `PLAINTEXT://` is accepted, as Kafka's own tools print it. */
+/**
+ * `host:port`, also `[::1]:9092`. A leading `PLAINTEXT://` is accepted, as Kafka's own tools print
+ * it.
+ */
 export function parseHostPort(text: string): HostPort {
   const match = /^(?:PLAINTEXT:\/\/)?(?:\[([0-9a-fA-F:.]+)\]|([^\s:,/[\]]+)):(\d{1,5})$/.exec(
     text.trim(),

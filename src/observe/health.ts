@@ -1,6 +1,7 @@
-// The three verdicts on health. Live: the event loop turns (the answer itself shows it). Ready: this proxy can
-// serve clients; it never depends on a source or link, or a disaster would take the proxies out of rotation.
-// Links: everything that should move does. Invariant (R15): nothing that has lag and stands still is healthy.
+// The three verdicts on health. Live: the event loop turns (the answer itself shows it). Ready:
+// this proxy can serve clients; it never depends on a source or link, or a disaster would take the
+// proxies out of rotation. Links: everything that should move does. Invariant (R15): nothing that
+// has lag and stands still is healthy.
 import type { LinkService, LinkStatus, MirrorStatus } from '../link/service.ts';
 
 export interface HealthRow {

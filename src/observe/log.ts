@@ -1,6 +1,7 @@
-// The log: one JSON line on stdout for each event that matters, none per request. A subscriber of Events;
-// besides, one line for each client connection opened and closed, which is no event: thousands of clients
-// would push everything else out of the ring. Invariant: `event` is a stable name, and no secret passes.
+// The log: one JSON line on stdout for each event that matters, none per request. A subscriber of
+// Events; besides, one line for each client connection opened and closed, which is no event:
+// thousands of clients would push everything else out of the ring. Invariant: `event` is a stable
+// name, and no secret passes.
 import { type Logger, pino } from 'pino';
 import type { CausewayConfig } from '../config/config.ts';
 import type { EventFields, Events } from './events.ts';

@@ -1,6 +1,6 @@
-// Prometheus metrics, pull style: the hot path only counts in plain fields, and everything is read when it is
-// asked for. Names and labels are the design's (§11). What is UNKNOWN is NaN, never 0. Lost records come from
-// the durable receipts, so that the total survives restarts.
+// Prometheus metrics, pull style: the hot path only counts in plain fields, and everything is read
+// when it is asked for. Names and labels are the design's (§11). What is UNKNOWN is NaN, never 0.
+// Lost records come from the durable receipts, so that the total survives restarts.
 import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { LinkService, LinkStatus, MirrorStatus, PartitionStatus } from '../link/service.ts';

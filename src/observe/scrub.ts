@@ -1,12 +1,15 @@
-// Takes secrets out of text that leaves the service: log lines, error messages. The rule is that secrets are
-// never put there; this is the second net, for messages that quote what an operator or a peer sent (R17).
+// Takes secrets out of text that leaves the service: log lines, error messages. The rule is that
+// secrets are never put there; this is the second net, for messages that quote what an operator or
+// a peer sent (R17).
 
 const hidden = '[hidden]';
 
-// `password="x"`, `sasl.jaas.config=...`, `"secret": "x"`, `token=x`. A JAAS line ends with a semicolon.
+// `password="x"`, `sasl.jaas.config=...`, `"secret": "x"`, `token=x`. A JAAS line ends with a
+// semicolon.
 const jaas = /(jaas\.config["']?\s*[=:]\s*)(?:"(?:\\.|[^"\\])*"|'[^']*'|[^;\n]*;?)/gi;
-const named =
-  /((?:password|passphrase|secret|token|credentials?|keystore\.key)["']?\s*[=:]\s*)(\\?"(?:\\.|[^"\\])*\\?"|'[^']*'|[^\s,;&}]+)/gi;
+const secretName = /(?:password|passphrase|secret|token|credentials?|keystore\.key)["']?\s*[=:]\s*/;
+const secretValue = /\\?"(?:\\.|[^"\\])*\\?"|'[^']*'|[^\s,;&}]+/;
+const named = new RegExp(`(${secretName.source})(${secretValue.source})`, 'gi');
 // user:password@host in an address.
 const userInfo = /(\/\/[^/\s:@]+:)[^/\s@]+(@)/g;
 const pem = /-----BEGIN [^-]*PRIVATE KEY-----[\s\S]*?(?:-----END [^-]*PRIVATE KEY-----|$)/g;

@@ -1,4 +1,5 @@
-// Storage's reports as events: what was cut, repaired, refused or lost is said once, by a stable name.
+// Storage's reports as events: what was cut, repaired, refused or lost is said once, by a stable
+// name.
 import type { LogId, StorageReport } from '../../storage/index.ts';
 import type { EventFields, Events } from './events.ts';
 
@@ -89,7 +90,7 @@ function describe(report: StorageReport): Saying {
       return said(
         'warn',
         'storage_adopted',
-        `The storage directory ${report.directory} was adopted, its loss accepted: ${report.reason}.`,
+        `${report.directory} was adopted, what it lacks is lost by request: ${report.reason}.`,
       );
     case 'directory-refused':
       return said(

@@ -1,5 +1,5 @@
-// The service as an operator meets it: start, status, health, commands, exit codes, stop. One real destination,
-// one real source; the rules of correctness have tests of their own.
+// The service as an operator meets it: start, status, health, commands, exit codes, stop. One real
+// destination, one real source; the rules of correctness have tests of their own.
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:net';
 import { after, before, describe, test } from 'node:test';

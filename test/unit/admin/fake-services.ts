@@ -1,5 +1,5 @@
-// A LinkService in memory, for tests of what talks to it: real rules for names that exist and states that
-// change, nothing of Kafka. Commands are recorded.
+// A LinkService in memory, for tests of what talks to it: real rules for names that exist and
+// states that change, nothing of Kafka. Commands are recorded.
 
 import type { AdminServices } from '../../../src/admin/services.ts';
 import {

@@ -152,7 +152,7 @@ test('a link with mirrors is deleted only with force', async () => {
   );
 });
 
-test('settings are listed, read, put, deleted and altered; R17: secrets are write-only', async () => {
+test('R17: settings are listed, read and changed; secrets are write-only', async () => {
   const status = linkStatus('dr');
   const configs = {
     'bootstrap.servers': 'source:9092',

@@ -1,4 +1,5 @@
-// The command line against a real admin server with a LinkService in memory: calls, output, exit codes.
+// The command line against a real admin server with a LinkService in memory: calls, output, exit
+// codes.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
@@ -358,7 +359,10 @@ test('serve --check tells every fault of a configuration, or that there is none'
   const file = path.join(directory, 'causeway.yaml');
   await writeFile(
     file,
-    'destination: {bootstrap.servers: "k:9092"}\ngateway: {advertise: h}\nstorage: {directory: /d}\n',
+    `destination: {bootstrap.servers: "k:9092"}
+gateway: {advertise: h}
+storage: {directory: /d}
+`,
   );
   const good = await causeway(['serve', '--config', file, '--check']);
   assert.equal(good.code, 0);

@@ -61,7 +61,12 @@ destination:
   security.protocol: PLAINTEXT
   addressMap:
     "kafka-1.internal:9092": "10.0.3.7:19092"
-gateway: {bind: 127.0.0.1, advertise: 127.0.0.1, bootstrapPort: 19092, brokerPorts: 19093-19100, linkNodeId: 77}
+gateway:
+  bind: 127.0.0.1
+  advertise: 127.0.0.1
+  bootstrapPort: 19092
+  brokerPorts: 19093-19100
+  linkNodeId: 77
 storage: {type: disk, directory: /data, minFreeBytes: 2GiB}
 admin: {bind: 0.0.0.0, port: 0}
 log: {level: debug}
