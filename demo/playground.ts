@@ -15,7 +15,8 @@ Running until Ctrl-C:
   admin HTTP                 ${causeway.adminUrl}
   bootstrap name of clients  ${bootstrapName.address}  (leads to the source)
   log of the proxy           ${causeway.logFile}
-  '${topic}', ${partitionsCount} partitions: a live keyed producer and the group 'billing' on the source
+  topic '${topic}'             ${partitionsCount} partitions
+On the source a keyed producer writes and the group 'billing' reads and commits.
 
 Three things to try, in another terminal in this folder:
 
