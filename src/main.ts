@@ -102,6 +102,7 @@ async function openParts(
       save: (ports) => state.commit([{ put: { kind: 'node-ports', ports } }]),
     },
     events,
+    instanceName: config.name,
     onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());

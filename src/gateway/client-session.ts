@@ -429,7 +429,7 @@ export class ClientSession implements VersionLearner {
     if (this.#isOver) return;
     this.#endReason ??= reason;
     this.#report(this.#endReason);
-    this.#upstream?.destroy();
+    this.#upstream?.close();
     if (this.#client.destroyed) return;
     this.#client.end();
     this.#client.resume();
@@ -442,7 +442,7 @@ export class ClientSession implements VersionLearner {
   #finish(reason: string): void {
     this.#report(reason);
     this.#client.destroy();
-    this.#upstream?.destroy();
+    this.#upstream?.close();
   }
 
   #report(reason: string): void {

@@ -26,6 +26,8 @@ export interface GatewayOptions {
   readonly now?: () => number;
   /** Each connection when it opens and when it has ended; default: an event for the end. */
   readonly onConnection?: (phase: 'opened' | 'closed', connection: ConnectionFields) => void;
+  /** Names the state topic (`__NAME_state`), which clients may not change; default `causeway`. */
+  readonly instanceName?: string;
   readonly refreshIntervalMs?: number;
   readonly requestBytesMax?: number;
 }
@@ -72,7 +74,7 @@ class RunningGateway implements Gateway {
   readonly #brokers: VirtualBrokers;
   readonly #dialer: Dialer;
   readonly #services: GatewayServices;
-  readonly #ownTopics = new OwnTopics(ownTopicPrefix);
+  readonly #ownTopics: OwnTopics;
   readonly #router: Router;
   readonly #sessions = new Set<ClientSession>();
   #refreshTimer: NodeJS.Timeout | undefined;
@@ -104,6 +106,8 @@ class RunningGateway implements Gateway {
       ensureEndpoints: (found) => brokers.ensure(found),
       now: options.now ?? ((): number => performance.now()),
     };
+    const instanceName = options.instanceName ?? 'causeway';
+    this.#ownTopics = new OwnTopics(ownTopicPrefix, `__${instanceName}_`);
     this.#router = new Router(createHandlers(this.#ownTopics));
   }
 

@@ -26,5 +26,5 @@ export const socketBufferBytes = 256 * 1024;
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;
 
-/** After we closed our side, how long a client may take to close its own. */
+/** After we closed our side, how long a peer may take to take what was sent and to close its own. */
 export const lingerMs = 30_000;

@@ -5,19 +5,23 @@
 import { zeroUuid } from '../../protocol/index.ts';
 
 export class OwnTopics {
-  readonly #prefix: string;
-  readonly #ids = new Map<string, string>();
+  readonly #prefixes: readonly string[];
+  readonly #ids = new Set<string>();
 
-  constructor(prefix: string) {
-    this.#prefix = prefix;
+  constructor(...prefixes: readonly string[]) {
+    this.#prefixes = prefixes;
   }
 
   learn(name: string | null, topicId: string): void {
-    if (name?.startsWith(this.#prefix) && topicId !== zeroUuid) this.#ids.set(topicId, name);
+    if (this.#isOwnName(name) && topicId !== zeroUuid) this.#ids.add(topicId);
   }
 
   has(topic: { readonly name?: string | null; readonly topicId?: string }): boolean {
-    if (topic.name?.startsWith(this.#prefix)) return true;
+    if (this.#isOwnName(topic.name)) return true;
     return topic.topicId !== undefined && this.#ids.has(topic.topicId);
+  }
+
+  #isOwnName(name: string | null | undefined): boolean {
+    return name != null && this.#prefixes.some((prefix) => name.startsWith(prefix));
   }
 }

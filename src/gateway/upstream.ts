@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 import { FrameScanner, type FrameSink, ProtocolError } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
-import { collectedResponseBytesMax, streamedResponseBytesMax } from './limits.ts';
+import { collectedResponseBytesMax, lingerMs, streamedResponseBytesMax } from './limits.ts';
 import type { ResponseSlot } from './response-queue.ts';
 
 /** What becomes of the next answer: through to the client as it comes, or whole to a function. */
@@ -118,9 +118,15 @@ export class Upstream {
     this.#socket.end();
   }
 
-  destroy(): void {
-    this.#socket.destroy();
+  /** Nothing more is read; what was written is flushed, then FIN, and an end to waiting for the broker's. */
+  close(): void {
     this.#abandonAll();
+    if (this.#socket.destroyed) return;
+    this.#socket.end();
+    this.#socket.resume();
+    const linger = setTimeout(() => this.#socket.destroy(), lingerMs);
+    linger.unref();
+    this.#socket.once('close', () => clearTimeout(linger));
   }
 
   #read(chunk: Buffer): void {

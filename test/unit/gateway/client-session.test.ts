@@ -378,6 +378,26 @@ test('a refused request ends the connection after the answers that are due', asy
   }
 });
 
+test('what was sent without acks before a refused request still arrives', async () => {
+  const fixture = await sessionBetween({
+    route: (apiKey) =>
+      apiKey === ApiKey.Heartbeat
+        ? { kind: 'handler', handler: () => ({ kind: 'forward', hasResponse: false }) }
+        : { kind: 'refused', reason: 'not served here' },
+  });
+  const { broker, client } = fixture;
+  try {
+    const refused = requestFrame({ apiKey: ApiKey.LeaveGroup, apiVersion: 0, correlationId: 2 });
+    const body = Buffer.alloc(3_000_000);
+    client.socket.write(Buffer.concat([heartbeat(0, body), heartbeat(1, body), refused]));
+    await until('both requests', () => broker.seen.length === 2);
+    await until('the FIN at the broker', () => broker.endsSeen === 1);
+    await until('the end at the client', () => client.hasEnded);
+  } finally {
+    fixture.close();
+  }
+});
+
 test('a rewrite that fails ends the connection, and nothing behind it goes out', async () => {
   const fixture = await sessionBetween({
     handler: ({ header }) =>
