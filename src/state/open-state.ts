@@ -13,6 +13,7 @@ import { formatExport } from './export-file.ts';
 import { FencedError } from './fenced.ts';
 import { InstanceLease, waitBeforeActingMs } from './lease.ts';
 import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
+import { StateNotices, text } from './notices.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type LeaseRecord, stateKey } from './records.ts';
 import { SnapshotWriter } from './snapshot.ts';
@@ -61,6 +62,7 @@ export interface OpenedState extends State {
 
 const leaseKey = 'lease';
 const topicPrefix = 'topic/';
+const successorPauseMs = 100;
 
 class StateService implements OpenedState {
   readonly lease: Lease;
@@ -73,8 +75,7 @@ class StateService implements OpenedState {
   readonly #reader: TopicReader;
   readonly #writer: TransactionWriter;
   readonly #snapshots: SnapshotWriter;
-  readonly #changeListeners = new Set<(keys: readonly string[]) => void>();
-  readonly #ownershipListeners = new Set<(isOwner: boolean) => void>();
+  readonly #notices: StateNotices;
   readonly #inDoubtKeys = new Set<string>();
   /** Of the commit that is being written. */
   #keysInFlight: readonly string[] = [];
@@ -82,16 +83,17 @@ class StateService implements OpenedState {
   #loop: Promise<void> = Promise.resolve();
   #clusterId: string | null = null;
   #topicId = zeroUuid;
-  #isOwner = false;
+  /** Who wrote the last lease record before us. */
+  #predecessorId: string | undefined;
   #isClosed = false;
   #isFenced = false;
-  #wasUnreachable = false;
   #acquired: Promise<void> = Promise.resolve();
 
   constructor(options: StateOptions) {
     this.#options = options;
     this.#limits = { ...stateLimitsDefault, ...options.limits };
     checkLimits(this.#limits);
+    this.#notices = new StateNotices(options.events);
     this.#topic = stateTopicName(options.name);
     const { cluster, clock } = options;
     const now = (): number => clock.now();
@@ -109,12 +111,9 @@ class StateService implements OpenedState {
       wallMs: () => clock.wallMs(),
       onDoubt: () => this.#enterDoubt(),
     });
-    this.#snapshots = new SnapshotWriter(options.snapshotDirectory, (error) => {
-      options.events.warn(
-        'state_snapshot_failed',
-        `no local snapshot of the state: ${text(error)}`,
-      );
-    });
+    this.#snapshots = new SnapshotWriter(options.snapshotDirectory, (error) =>
+      this.#notices.snapshotFailed(error),
+    );
   }
 
   get view(): StateView {
@@ -130,13 +129,11 @@ class StateService implements OpenedState {
   }
 
   onChange(listener: (keys: readonly string[]) => void): () => void {
-    this.#changeListeners.add(listener);
-    return () => this.#changeListeners.delete(listener);
+    return this.#notices.onChange(listener);
   }
 
   onOwnership(listener: (isOwner: boolean) => void): () => void {
-    this.#ownershipListeners.add(listener);
-    return () => this.#ownershipListeners.delete(listener);
+    return this.#notices.onOwnership(listener);
   }
 
   async open(): Promise<void> {
@@ -146,6 +143,7 @@ class StateService implements OpenedState {
     const fencedMs = this.#options.clock.now();
     this.#apply(await this.#reader.read({ until: 'end', timeoutMs: this.#limits.openTimeoutMs }));
     if (this.#view.isEmpty && this.#options.mirrorStorageExists) throw this.#missing('is empty');
+    this.#predecessorId = this.#view.lease?.instanceId;
     const waitMs = waitBeforeActingMs(this.#view.lease, this.#limits.leaseMs);
     this.#lease.actFrom(fencedMs + waitMs);
     this.#acquired = this.#acquire(fencedMs + waitMs);
@@ -175,7 +173,7 @@ class StateService implements OpenedState {
     this.#isClosed = true;
     const mayRelease = this.#lease.isValid();
     this.#lease.end('this instance is being stopped');
-    this.#setOwner(false);
+    this.#notices.setOwner(false);
     if (mayRelease) await this.#enqueue(() => this.#release());
     this.#closing.abort();
     await this.#loop;
@@ -218,11 +216,9 @@ class StateService implements OpenedState {
 
   /** Once, when the lease is valid for the first time. */
   #beginOwnership(): void {
-    if (this.#isOwner || !this.#lease.isValid()) return;
-    const { events, name } = this.#options;
-    const fields = { instance: this.#lease.instanceId };
-    events.info('lease_acquired', `this instance owns ${name} now`, fields);
-    this.#setOwner(true);
+    if (this.#notices.isOwner || !this.#lease.isValid()) return;
+    this.#notices.leaseAcquired(this.#options.name, this.#lease.instanceId);
+    this.#notices.setOwner(true);
   }
 
   /** Until closed: renews while the lease is ours, reads on after it was taken. */
@@ -245,7 +241,7 @@ class StateService implements OpenedState {
         await this.#checkTopicId();
         await this.#transact([], []);
       });
-      this.#sayReachable();
+      this.#notices.reachable();
     } catch (error) {
       this.#sayUnreachable(error);
     }
@@ -255,7 +251,7 @@ class StateService implements OpenedState {
   async #tail(): Promise<void> {
     try {
       await this.#settle();
-      this.#sayReachable();
+      this.#notices.reachable();
     } catch (error) {
       this.#sayUnreachable(error);
     }
@@ -274,16 +270,22 @@ class StateService implements OpenedState {
     const message =
       `state topic ${this.#topic} was deleted and made again: stop this instance, delete the topic, ` +
       `run "causeway state import ${this.#snapshots.file} --config FILE" and start again`;
-    this.#options.events.error('state_topic_replaced', message, { topicId });
+    this.#notices.topicReplaced(message, topicId);
     this.#lease.end(message);
     this.#closing.abort();
-    this.#setOwner(false);
+    this.#notices.setOwner(false);
   }
 
   async #requireLease(): Promise<void> {
     if (!this.#lease.isHeld || this.#lease.isValid()) return this.#lease.check();
-    await this.#checkTopicId();
-    await this.#transact([], []);
+    try {
+      await this.#checkTopicId();
+      await this.#transact([], []);
+    } catch (error) {
+      if (!(error instanceof StateError) || error.code !== 'IN_DOUBT') throw error;
+      const message = `the lease could not be renewed, nothing was written: ${error.message}`;
+      throw new StateError('UNAVAILABLE', message, { cause: error });
+    }
     this.#lease.check();
   }
 
@@ -325,7 +327,7 @@ class StateService implements OpenedState {
 
   async #onTransactFault(error: unknown): Promise<never> {
     if (!(error instanceof FencedError)) throw asUnavailable(error);
-    await this.#onFenced(error);
+    this.#onFenced(error);
     const message = error.wasInDoubt
       ? 'fenced while a commit was in doubt: read the state again'
       : `not the owner any more: ${error.message}`;
@@ -334,9 +336,7 @@ class StateService implements OpenedState {
 
   #enterDoubt(): void {
     for (const key of this.#keysInFlight) this.#inDoubtKeys.add(key);
-    if (this.#keysInFlight.length === 0) return;
-    const fields = { records: this.#keysInFlight.length };
-    this.#options.events.warn('state_commit_in_doubt', "a commit's answer was lost", fields);
+    if (this.#keysInFlight.length > 0) this.#notices.inDoubt(this.#keysInFlight.length);
   }
 
   /** Finds out how a doubt ended, then reads to the end. */
@@ -345,7 +345,7 @@ class StateService implements OpenedState {
       if (this.#writer.isInDoubt) await this.#writer.resolve(this.#limits.commitTimeoutMs);
     } catch (error) {
       if (!(error instanceof FencedError)) throw asUnavailable(error);
-      await this.#onFenced(error);
+      this.#onFenced(error);
     }
     const until = this.isSettled ? 'stable' : 'end';
     const timeoutMs = this.#limits.commitTimeoutMs;
@@ -356,35 +356,29 @@ class StateService implements OpenedState {
     }
     if (this.isSettled) return;
     this.#inDoubtKeys.clear();
-    this.#options.events.info('state_settled', 'the state was read to its end after a doubt');
+    this.#notices.settled();
   }
 
-  /** Stop acting first, then say so, with the name of who took over where it can be read at once. */
-  async #onFenced(error: FencedError): Promise<void> {
+  /** Stop acting first, then say so. */
+  #onFenced(error: FencedError): void {
     if (this.#isFenced) return;
     this.#isFenced = true;
     this.#lease.end(`not the owner any more: ${error.message}`);
-    this.#setOwner(false);
-    try {
-      this.#apply(await this.#reader.read({ until: 'stable', timeoutMs: this.#limits.renewMs }));
-    } catch (fault) {
-      this.#sayUnreachable(fault);
+    this.#notices.setOwner(false);
+    this.#enqueue(() => this.#nameSuccessor()).catch((fault) => this.#sayUnreachable(fault));
+  }
+
+  /** The successor writes its lease record as soon as it has read the state: give it a moment. */
+  async #nameSuccessor(): Promise<void> {
+    const known = [this.#predecessorId, this.#lease.instanceId];
+    const isOther = (): boolean => !known.includes(this.#view.lease?.instanceId);
+    const { signal } = this.#closing;
+    for (let waitedMs = 0; waitedMs < this.#limits.tailMs; waitedMs += successorPauseMs) {
+      await this.#tail();
+      if (isOther() || signal.aborted) break;
+      await pauseMs(successorPauseMs, signal);
     }
-    const last = this.#view.lease;
-    const other = last?.instanceId === this.#lease.instanceId ? undefined : last;
-    const by = other
-      ? `instance ${other.instanceId} on ${other.host}, pid ${other.pid}`
-      : 'another instance, not known yet,';
-    this.#options.events.error(
-      'lease_lost',
-      `${by} took over; this instance changes nothing any more`,
-      {
-        instance: this.#lease.instanceId,
-        takenOverBy: other?.instanceId ?? null,
-        takenOverHost: other?.host ?? null,
-        takenOverPid: other?.pid ?? null,
-      },
-    );
+    this.#notices.leaseLost(this.#lease.instanceId, isOther() ? this.#view.lease : undefined);
   }
 
   async #release(): Promise<void> {
@@ -393,8 +387,7 @@ class StateService implements OpenedState {
       const value = encodeRecord(this.#leaseRecord(true));
       await this.#writer.commit([{ key: leaseKey, value }], this.#limits.leaseMs);
     } catch (error) {
-      const message = `the lease was not released, the next owner waits for its end: ${text(error)}`;
-      this.#options.events.warn('lease_not_released', message);
+      this.#notices.leaseNotReleased(error);
     }
   }
 
@@ -421,7 +414,7 @@ class StateService implements OpenedState {
   #tell(keys: readonly string[]): void {
     if (keys.length === 0) return;
     if (this.#lease.isHeld) this.#snapshot();
-    for (const listener of this.#changeListeners) this.#call(() => listener(keys));
+    this.#notices.changed(keys);
   }
 
   #snapshot(): void {
@@ -432,35 +425,9 @@ class StateService implements OpenedState {
     });
   }
 
-  #setOwner(isOwner: boolean): void {
-    if (this.#isOwner === isOwner) return;
-    this.#isOwner = isOwner;
-    for (const listener of this.#ownershipListeners) this.#call(() => listener(isOwner));
-  }
-
-  /** What a listener does wrong must not look like a failed commit. */
-  #call(listener: () => void): void {
-    try {
-      listener();
-    } catch (error) {
-      this.#options.events.error(
-        'state_listener_failed',
-        `after a change of state: ${text(error)}`,
-      );
-    }
-  }
-
+  /** While we are stopping nobody needs to know. */
   #sayUnreachable(error: unknown): void {
-    if (this.#wasUnreachable || !(this.#lease.isHeld || this.#isFenced)) return;
-    this.#wasUnreachable = true;
-    const message = `the state cannot be renewed or read: ${text(error)}`;
-    this.#options.events.warn('state_unreachable', message);
-  }
-
-  #sayReachable(): void {
-    if (!this.#wasUnreachable) return;
-    this.#wasUnreachable = false;
-    this.#options.events.info('state_reachable', 'the state can be renewed and read again');
+    if (this.#lease.isHeld || this.#isFenced) this.#notices.unreachable(error);
   }
 }
 
@@ -472,10 +439,6 @@ function toKeyValue(change: StateChange): KeyValue {
 
 function ignore(): void {
   // The caller has the promise itself; the queue only needs to know that it ended.
-}
-
-function text(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /**

@@ -110,6 +110,7 @@ export class TransactionWriter {
       return true;
     } catch (error) {
       if (this.#isInDoubt || error instanceof FencedError) throw error;
+      await this.#recover(deadlineMs);
       return false;
     }
   }

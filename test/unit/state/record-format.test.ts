@@ -1,0 +1,163 @@
+// The formats of state records against their golden files, and what is refused.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { decodeRecord, encodeRecord } from '../../../src/state/record-format.ts';
+import { type StateRecord, stateKey } from '../../../src/state/records.ts';
+import { StateError } from '../../../src/state/state.ts';
+import { virtualEpoch, virtualOffset } from '../../../src/timeline/offsets.ts';
+import { rootDirectory } from '../../helpers/repository.ts';
+
+const records: Readonly<Record<string, StateRecord>> = {
+  link: {
+    kind: 'link',
+    name: 'dr',
+    linkId: 'AAAAAAAAAAAAAAAAAAAAAQ',
+    sourceClusterId: 'MkU3OEVBNTcwNTJENDM2Qg',
+    configs: { 'bootstrap.servers': 'source:9092', 'sasl.jaas.config': `\${env:JAAS}` },
+    paused: false,
+    createdTimeMs: 1_700_000_000_000,
+  },
+  topic: {
+    kind: 'topic',
+    name: 'orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'STOPPED',
+    stateTimeMs: 1_700_000_000_001,
+    error: { code: 'LOST_HISTORY', message: 'offsets 5 to 9 of partition 0' },
+    partitions: [
+      {
+        extents: [
+          {
+            where: 'mirror',
+            start: virtualOffset(10n),
+            end: virtualOffset(9_007_199_254_740_993n),
+          },
+          {
+            where: 'native',
+            start: virtualOffset(9_007_199_254_740_993n),
+            end: null,
+            offsetShift: 9_007_199_254_740_990n,
+            epochShift: 41,
+            firstEpoch: virtualEpoch(42),
+          },
+        ],
+      },
+      { extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] },
+    ],
+    stoppedBy: 'failover',
+  },
+  'topic-pending': {
+    kind: 'topic',
+    name: 'payments',
+    topicId: null,
+    link: 'dr',
+    sourceTopic: 'payments',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAA',
+    state: 'PENDING_MIRROR',
+    stateTimeMs: 1_700_000_000_002,
+    error: null,
+    partitions: [],
+    stoppedBy: null,
+    creating: { replicationFactor: -1, configs: { 'retention.ms': '1000' } },
+    stopping: {
+      command: 'failover',
+      actor: 'ops',
+      deadlineTimeMs: -1,
+      cuts: [{ partition: 0, offset: 17n }],
+    },
+  },
+  'node-ports': { kind: 'node-ports', ports: { '1': 9093, '1000000': 9192 } },
+  storage: { kind: 'storage', directoryId: 'AAAAAAAAAAAAAAAAAAAABA' },
+  lease: {
+    kind: 'lease',
+    instanceId: '5b1f7a36-0000-4000-8000-000000000000',
+    host: 'proxy-1',
+    pid: 4711,
+    renewedTimeMs: 1_700_000_000_003,
+    released: false,
+  },
+  receipt: {
+    kind: 'receipt',
+    id: 'failover-1',
+    command: 'failover',
+    actor: 'ops',
+    timeMs: 1_700_000_000_004,
+    topics: [
+      {
+        topic: 'orders',
+        link: 'dr',
+        partitions: [
+          {
+            partition: 0,
+            virtualEnd: 100n,
+            nativeEnd: 2n,
+            firstEpoch: 42,
+            sourceEnd: 110n,
+            lostRecords: 10n,
+            lastContactTimeMs: 1_700_000_000_000,
+            abortedTransactions: 1,
+          },
+        ],
+      },
+    ],
+  },
+};
+
+function golden(name: string): string {
+  const file = path.join(rootDirectory, 'test', 'golden', 'state', `${name}.v1.txt`);
+  return readFileSync(file, 'utf8');
+}
+
+function isCorrupt(pattern: RegExp) {
+  return (error: unknown): boolean => {
+    assert.ok(error instanceof StateError, String(error));
+    assert.equal(error.code, 'CORRUPT');
+    assert.match(error.message, pattern);
+    return true;
+  };
+}
+
+for (const [name, record] of Object.entries(records)) {
+  test(`${name}: the golden file is what we write and read`, () => {
+    assert.equal(encodeRecord(record), golden(name));
+    assert.deepEqual(decodeRecord(stateKey(record), golden(name)), record);
+  });
+}
+
+test('the order of fields does not depend on who made the record', () => {
+  const shuffled = Object.fromEntries(Object.entries(records.link ?? {}).reverse());
+  assert.equal(encodeRecord(shuffled as unknown as StateRecord), golden('link'));
+});
+
+test('a newer format is refused by its version', () => {
+  const newer = golden('topic').replace('"v":1', '"v":2');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 2/));
+});
+
+test('what is wrong is named', () => {
+  const cases: [string, string, string, RegExp][] = [
+    ['topic/orders', '"state":"STOPPED"', '"state":"GONE"', /"state" has the unknown value "GONE"/],
+    ['topic/orders', '"link":"dr",', '', /"link" is missing/],
+    ['topic/orders', '"start":"10"', '"start":10', /extents\[0\]: field "start" is not a string/],
+    ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
+    ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
+    ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
+    ['topic/other', '"v":1', '"v":1', /does not belong under the key "topic\/other"/],
+    ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
+    ['topic/orders', '{', '', /not JSON/],
+  ];
+  for (const [key, from, to, pattern] of cases) {
+    const text = golden('topic').replace(from, to);
+    assert.throws(() => decodeRecord(key, text), isCorrupt(pattern));
+  }
+});
+
+test('a record that could not be read back is not written', () => {
+  const fractional = { ...records.lease, renewedTimeMs: 1.5 } as StateRecord;
+  assert.throws(() => encodeRecord(fractional), isCorrupt(/"renewedTimeMs" is not an integer/));
+});
