@@ -36,7 +36,9 @@ import { until } from '../helpers/wait.ts';
 
 const partitions = 2;
 const committedAtSource = [3, 2];
+/** kafkajs hands out aborted records also when it reads from a broker; it is left out. */
 const readCommittedKinds: readonly ConsumerKind[] = ['java', 'librdkafka', 'franz-go'];
+const transactionalKinds: readonly ProducerKind[] = ['java', 'librdkafka', 'franz-go'];
 
 let clusters: LinkedClusters;
 const skips = new Map<ConsumerKind, string | false>();
@@ -205,8 +207,10 @@ describe('failover from a source that is killed under load', () => {
   let dealReaders: Map<ConsumerKind, ForeignConsumer>;
   const refused = new Map<ProducerKind, Refused>();
   const acknowledged = new Map<string, Acknowledged>();
+  const transactional = new Map<ProducerKind, Refused>();
   const rewritten = new Map<ProducerKind, Acknowledged>();
   let mirrorEnds: number[];
+  let dealEnds: number[];
   let log: LogRecord[];
   let dealLog: LogRecord[];
 
@@ -245,6 +249,36 @@ describe('failover from a source that is killed under load', () => {
     await Promise.all(started);
   }
 
+  /** Refused inside a transaction, which they then abort: some leave markers in the shell topic. */
+  async function refuseTransactions(): Promise<void> {
+    const options = { bootstrap: clusters.causeway.bootstrap, topic: deals };
+    const started = present(transactionalKinds).map(async (kind) => {
+      const producer = keep(
+        await startProducer(kind, { ...options, transactionalId: `refused-${kind}` }),
+      );
+      await producer.begin();
+      const error = await refusal(producer.send({ partition: 0, value: `${kind} refused` }));
+      await producer.abort();
+      transactional.set(kind, { producer, error });
+    });
+    await Promise.all(started);
+  }
+
+  /** librdkafka may abort once more, because the sequence that was refused was never used. */
+  async function commitOnce(kind: ProducerKind, producer: ForeignProducer): Promise<void> {
+    await until(`a transaction of the ${kind} producer`, async () => {
+      await producer.begin();
+      try {
+        await producer.send({ partition: 0, value: `${kind} deal` });
+        await producer.commit();
+        return true;
+      } catch (error) {
+        await producer.abort();
+        throw error;
+      }
+    });
+  }
+
   /** Kills the source with writes under way; what was acknowledged by then is known. */
   async function killUnderLoad(): Promise<void> {
     const { bootstrap } = clusters.source;
@@ -275,18 +309,21 @@ describe('failover from a source that is killed under load', () => {
       startReaders(topic, { kinds: consumerKinds, isolation: 'read_uncommitted' }),
       startReaders(deals, { kinds: readCommittedKinds, isolation: 'read_committed' }),
       refuseProducers(),
+      refuseTransactions(),
     ]);
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(95)));
     await Promise.all([...dealReaders.values()].map((reader) => reader.waitForCount(10)));
     await killUnderLoad();
     await clusters.causeway.cli('mirror', 'failover', topic, deals, '--yes');
     mirrorEnds = await partitionEnds(clusters.causeway, topic, partitions);
+    dealEnds = await partitionEnds(clusters.causeway, deals, partitions);
     await Promise.all(
       [...refused].map(async ([kind, { producer }]) => {
         rewritten.set(kind, await producer.send({ partition: 0, value: `${kind} after` }));
         await producer.sendAll(records(`${kind} after`, 10));
       }),
     );
+    for (const [kind, { producer }] of transactional) await commitOnce(kind, producer);
     await writeDealsAfter();
     log = await readLog(clusters.causeway, { name: topic, partitions });
     dealLog = await readLog(clusters.causeway, { name: deals, partitions }, 'read_committed');
@@ -323,8 +360,9 @@ describe('failover from a source that is killed under load', () => {
   test('R7: read_committed consumers see what was committed, across a transaction left open', async (t) => {
     const values = dealLog.map(({ value }) => value ?? '');
     const labels = ['commit', 'commit', 'commit after open', 'commit at the destination'];
-    const wanted = labels.flatMap((label) => records(label, 10).map(({ value }) => value ?? ''));
-    assert.deepEqual(values.sort(), wanted.sort());
+    const own = labels.flatMap((label) => records(label, 10).map(({ value }) => value ?? ''));
+    const others = present(transactionalKinds).map((kind) => `${kind} deal`);
+    assert.deepEqual(values.sort(), [...own, ...others].sort());
     await forEachKind(t, readCommittedKinds, (kind) =>
       assertHasRead(found(dealReaders, kind), dealLog),
     );
@@ -334,7 +372,7 @@ describe('failover from a source that is killed under load', () => {
     await forEachKind(t, producerKinds, async (kind) => {
       const { error } = found(refused, kind as ProducerKind);
       assert.ok(error instanceof ForeignClientError, `${kind} was not refused`);
-      assert.match(`${error.message}`, /policy/i);
+      assert.match(error.message, /policy/i);
       const at = found(rewritten, kind as ProducerKind);
       assert.ok(at.offset >= (mirrorEnds[0] ?? 0), `${at.offset} lies in the mirror`);
       const own = log
@@ -342,6 +380,17 @@ describe('failover from a source that is killed under load', () => {
         .map(({ value }) => value);
       const sent = [...records(`${kind} after`, 10).map(({ value }) => value), `${kind} after`];
       assert.deepEqual(own.sort(), sent.sort());
+    });
+  });
+
+  test('R3, R7: transactional producers refused on the mirror commit after the failover', async (t) => {
+    await forEachKind(t, transactionalKinds, async (kind) => {
+      const { error } = found(transactional, kind as ProducerKind);
+      assert.ok(error instanceof ForeignClientError, `${kind} was not refused`);
+      assert.match(error.message, /policy/i);
+      const own = dealLog.filter(({ value }) => value === `${kind} deal`);
+      assert.equal(own.length, 1);
+      assert.ok((own[0]?.offset ?? 0) >= (dealEnds[0] ?? 0), 'committed within the mirror');
     });
   });
 });
