@@ -92,7 +92,7 @@ async function fetchOnce(
   topic: TopicInfo,
   partition: number,
   offset: bigint,
-): Promise<{ records: Buffer | null; highWatermark: bigint }> {
+): Promise<{ records: Buffer | null }> {
   const answer = await cluster.send(
     { kind: 'node', nodeId: leaderOf(topic, partition) },
     fetchApi,
@@ -136,10 +136,13 @@ async function fetchOnce(
   if (answer.errorCode !== 0 || found === undefined || found.errorCode !== 0) {
     throw new Error(`Fetch of ${topic.name}-${partition}: error ${found?.errorCode}`);
   }
-  return { records: found.records, highWatermark: found.highWatermark };
+  return { records: found.records };
 }
 
-/** All batches of one partition, from `from` (default: the log start) to the high watermark. */
+/**
+ * All batches of one partition, from `from` (default: the log start) to the end that ListOffsets gives. The high
+ * watermark of an answer is no end: in the copied part of a promoted partition it may lag behind.
+ */
 export async function readBatches(
   cluster: Cluster,
   name: string,
@@ -148,9 +151,10 @@ export async function readBatches(
 ): Promise<RawBatch[]> {
   const topic = await topicInfo(cluster, name);
   let offset = from ?? (await listOffset(cluster, name, partition, -2n));
+  const end = await listOffset(cluster, name, partition, -1n);
   const batches: RawBatch[] = [];
   for (;;) {
-    const { records, highWatermark } = await fetchOnce(cluster, topic, partition, offset);
+    const { records } = await fetchOnce(cluster, topic, partition, offset);
     const before = offset;
     if (records !== null) {
       forEachBatch(records, (header, position) => {
@@ -167,7 +171,7 @@ export async function readBatches(
         offset = nextOffset(header);
       });
     }
-    if (offset >= highWatermark || offset === before) return batches;
+    if (offset >= end || offset === before) return batches;
   }
 }
 

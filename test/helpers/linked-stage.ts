@@ -1,0 +1,174 @@
+// The stage of tests of the whole path: a source, a destination whose advertised addresses lead nowhere, the
+// proxy in front of it as a process, and a link. All as an operator would have them.
+//
+// Owns: starting and stopping all of it, clients of ours for each side, and waiting for mirrors. Knows nothing
+// of what a test does with them, and the product from outside only.
+// Invariant: `stop` ends everything that was started here, also after a start that failed half-way.
+
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import {
+  type CausewayOptions,
+  type CausewayProcess,
+  prepareCauseway,
+  startCauseway,
+} from './causeway-process.ts';
+import { type KafkaCluster, type KafkaClusterOptions, startKafkaCluster } from './kafka-cluster.ts';
+import { post, waitForState } from './mirror-commands.ts';
+import { firstDifference, listOffset, openCluster, readBatches } from './raw-batches.ts';
+import { until } from './wait.ts';
+
+export interface StageOptions {
+  readonly source?: KafkaClusterOptions;
+  readonly destination?: KafkaClusterOptions;
+  readonly linkConfigs?: Readonly<Record<string, string>>;
+}
+
+const linkName = 'dr';
+
+export class LinkedStage {
+  readonly source: KafkaCluster;
+  readonly destination: KafkaCluster;
+  readonly causeway: CausewayProcess;
+  /** Clients of ours: at the source, at the destination beside the proxy, through the proxy. */
+  readonly atSource: Cluster;
+  readonly atDestination: Cluster;
+  readonly atProxy: Cluster;
+  readonly #others: CausewayProcess[] = [];
+
+  constructor(source: KafkaCluster, destination: KafkaCluster, causeway: CausewayProcess) {
+    this.source = source;
+    this.destination = destination;
+    this.causeway = causeway;
+    this.atSource = openCluster(source);
+    this.atDestination = openCluster(destination);
+    this.atProxy = openCluster({ bootstrap: causeway.bootstrap });
+  }
+
+  /** The real addresses and names of the destination's brokers: no client may ever see one. */
+  get hiddenAddresses(): { readonly hosts: readonly string[]; readonly ports: readonly number[] } {
+    const { brokers } = this.destination;
+    return {
+      hosts: brokers.map(({ advertised }) => advertised.split(':')[0] ?? advertised),
+      ports: brokers.flatMap(({ port, internalPort }) => [port, internalPort]),
+    };
+  }
+
+  /** Another instance in front of the same destination, not yet started; stopped with the rest. */
+  async prepareAnother(options: Omit<CausewayOptions, 'destination'>): Promise<CausewayProcess> {
+    const other = await prepareCauseway({ destination: this.destination, ...options });
+    this.#others.push(other);
+    return other;
+  }
+
+  async createLink(configs: Readonly<Record<string, string>> = {}): Promise<void> {
+    const settings = Object.entries(configs).flatMap(([name, value]) => [
+      '--config',
+      `${name}=${value}`,
+    ]);
+    const from = ['--source', this.source.bootstrap];
+    await this.causeway.cli('link', 'create', linkName, ...from, ...settings);
+  }
+
+  /** Creates the mirror of a topic over REST v3 and waits until it is ACTIVE. */
+  async mirror(topic: string, causeway: CausewayProcess = this.causeway): Promise<void> {
+    const base = `/kafka/v3/clusters/${this.destination.clusterId}/links/${linkName}/mirrors`;
+    await post(causeway, base, { source_topic_name: topic });
+    await waitForState(causeway, topic, 'ACTIVE');
+  }
+
+  /** Waits until every partition shows, through the proxy, the end that the source has. */
+  async caughtUp(topic: string, through: Cluster = this.atProxy): Promise<bigint[]> {
+    const ends = await offsets(this.atSource, topic, -1n);
+    let seen: bigint[] = [];
+    await until(
+      `the mirror of ${topic} complete`,
+      async () => {
+        seen = await offsets(through, topic, -1n);
+        return seen.every((end, index) => end >= (ends[index] ?? 0n));
+      },
+      { describe: () => `ends ${seen.join()} of ${ends.join()}` },
+    );
+    return ends;
+  }
+
+  async stop(): Promise<void> {
+    const clients = [this.atSource, this.atDestination, this.atProxy];
+    await Promise.all(clients.map((client) => client.close()));
+    for (const other of this.#others) await other.stop();
+    await this.causeway.stop();
+    await Promise.all([this.source.stop(), this.destination.stop()]);
+  }
+}
+
+/** One special offset of every partition: -2 earliest, -1 latest. */
+export async function offsets(
+  cluster: Cluster,
+  topic: string,
+  timestamp: bigint,
+): Promise<bigint[]> {
+  const info = (await cluster.metadata([topic])).topics.get(topic);
+  const partitions = (info?.partitions ?? []).map(({ partition }) => partition);
+  if (partitions.length === 0) throw new Error(`${topic} has no partitions`);
+  partitions.sort((left, right) => left - right);
+  const found: bigint[] = [];
+  for (const partition of partitions) {
+    found.push(await listOffset(cluster, topic, partition, timestamp));
+  }
+  return found;
+}
+
+export interface Comparison {
+  readonly batches: number;
+  /** Where the copies differ first, or null. */
+  readonly difference: string | null;
+}
+
+/** Compares a whole topic batch by batch; `below` ends the comparison for each partition. */
+export async function compareTopic(
+  expected: Cluster,
+  actual: Cluster,
+  topic: string,
+  below?: readonly (bigint | number)[],
+): Promise<Comparison> {
+  const info = (await expected.metadata([topic])).topics.get(topic);
+  let batches = 0;
+  for (const { partition } of info?.partitions ?? []) {
+    const limit = below?.[partition];
+    const isWanted = (offset: bigint): boolean => limit === undefined || offset < BigInt(limit);
+    const [left = [], right = []] = await Promise.all(
+      [expected, actual].map(async (cluster) =>
+        (await readBatches(cluster, topic, partition)).filter((one) => isWanted(one.baseOffset)),
+      ),
+    );
+    const difference = firstDifference(left, right);
+    if (difference !== null) {
+      return { batches, difference: `${topic}-${partition}, ${difference}` };
+    }
+    batches += left.length;
+  }
+  return { batches, difference: null };
+}
+
+export async function startStage(options: StageOptions = {}): Promise<LinkedStage> {
+  const started = await Promise.allSettled([
+    startKafkaCluster({ name: 'source', advertise: 'reachable', ...options.source }),
+    startKafkaCluster({ name: 'destination', ...options.destination }),
+  ]);
+  const clusters = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  try {
+    const [source, destination] = clusters;
+    for (const one of started) if (one.status === 'rejected') throw one.reason;
+    if (!source || !destination) throw new Error('two clusters are needed');
+    const stage = new LinkedStage(source, destination, await startCauseway({ destination }));
+    try {
+      await stage.createLink(options.linkConfigs);
+      return stage;
+    } catch (error) {
+      await stage.stop();
+      throw error;
+    }
+  } catch (error) {
+    await Promise.all(clusters.map((cluster) => cluster.stop()));
+    throw error;
+  }
+}
