@@ -188,6 +188,17 @@ describe('promotion with a live source and quiet writers', () => {
   });
 });
 
+interface Receipt {
+  readonly topics: readonly {
+    readonly topic: string;
+    readonly partitions: readonly {
+      readonly virtualEnd: number | string;
+      readonly nativeEnd: number | string;
+      readonly abortedTransactions: number;
+    }[];
+  }[];
+}
+
 interface Refused {
   readonly producer: ForeignProducer;
   readonly error: unknown;
@@ -209,6 +220,7 @@ describe('failover from a source that is killed under load', () => {
   const acknowledged = new Map<string, Acknowledged>();
   const transactional = new Map<ProducerKind, Refused>();
   const rewritten = new Map<ProducerKind, Acknowledged>();
+  let receipt: Receipt;
   let mirrorEnds: number[];
   let dealEnds: number[];
   let log: LogRecord[];
@@ -314,7 +326,8 @@ describe('failover from a source that is killed under load', () => {
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(95)));
     await Promise.all([...dealReaders.values()].map((reader) => reader.waitForCount(10)));
     await killUnderLoad();
-    await clusters.causeway.cli('mirror', 'failover', topic, deals, '--yes');
+    const failover = ['mirror', 'failover', topic, deals, '--yes'];
+    ({ receipt } = await clusters.causeway.cliJson<{ receipt: Receipt }>(...failover));
     mirrorEnds = await partitionEnds(clusters.causeway, topic, partitions);
     dealEnds = await partitionEnds(clusters.causeway, deals, partitions);
     await Promise.all(
@@ -339,6 +352,20 @@ describe('failover from a source that is killed under load', () => {
       await dealer[outcome]();
     }
   }
+
+  test('R7: the receipt tells of the aborted transaction and of markers in the shell topic', () => {
+    const sides = receipt.topics.find((one) => one.topic === deals)?.partitions ?? [];
+    assert.deepEqual(
+      sides.map(({ virtualEnd }) => Number(virtualEnd)),
+      dealEnds,
+    );
+    assert.deepEqual(
+      sides.map(({ abortedTransactions }) => abortedTransactions),
+      [1, 1],
+    );
+    // librdkafka adds the partition to its transaction first: the coordinator writes an abort marker there.
+    if (transactional.has('librdkafka')) assert.ok(Number(sides[0]?.nativeEnd) > 0);
+  });
 
   test('R1: what the source acknowledged is in the mirror as far as the mirror reaches', () => {
     const mirrored = new Map(
