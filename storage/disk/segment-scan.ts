@@ -67,6 +67,14 @@ function needsWholeBatch(header: BatchHeader, checkAbove: bigint | null): boolea
   return isControl(header) || (checkAbove !== null && nextOffset(header) > checkAbove);
 }
 
+/**
+ * A durable end lies between batches. The base offset is not in the CRC: where it was damaged, a batch seems to
+ * reach beyond, and what follows it would look like a torn tail.
+ */
+function crosses(header: BatchHeader, tail: LogTail, durableEnd: bigint | null): boolean {
+  return durableEnd !== null && tail.end < durableEnd && nextOffset(header) > durableEnd;
+}
+
 /** The control type of a batch whose bytes are all there, or why it is not sound. */
 function inspect(
   buffer: Buffer,
@@ -97,6 +105,9 @@ export async function scanSegment(file: DiskFile, options: ScanOptions): Promise
     if (buffer.length < batchHeaderBytes) return stop('the file is shorter than expected');
     const header = followingHeader(buffer, 0, tail);
     if (typeof header === 'string') return stop(header);
+    if (crosses(header, tail, options.checkAbove)) {
+      return stop(`the batch at offset ${header.baseOffset} reaches beyond the durable end`);
+    }
     if (header.sizeInBytes > rest) {
       return stop(`a batch of ${header.sizeInBytes} bytes where ${rest} are left`);
     }

@@ -14,6 +14,7 @@ import {
   segmentPath,
   type TestLog,
 } from './fixtures.ts';
+import { SimulatedDisk, seededRandom } from './simulated-disk.ts';
 
 const small = { segmentBytesMax: 300 };
 
@@ -76,13 +77,15 @@ test('above the durable end the CRC decides, and later segments go with it', asy
 });
 
 test('what a killed process had appended is adopted, and durable from then on', async () => {
-  const before = await createTestLog();
-  await appendDurably(before.log, batchAt(0));
-  await before.log.append(batchAt(1));
-  const after = await reopenLog(before);
-  assert.equal(after.log.durableEnd, 2n);
-  const last = await reopenLog(after, { powerCut: true });
-  assert.equal(last.log.end, 2n);
+  for (let seed = 1; seed <= 20; seed++) {
+    const before = await createTestLog({ disk: new SimulatedDisk(seededRandom(seed)) });
+    await appendDurably(before.log, batchAt(0));
+    await before.log.append(batchAt(1));
+    const after = await reopenLog(before);
+    assert.equal(after.log.durableEnd, 2n);
+    const last = await reopenLog(after, { powerCut: true });
+    assert.equal(last.log.end, 2n, `seed ${seed}`);
+  }
 });
 
 test('R19: a log that ends below its durable end is CORRUPT, never shorter', async () => {
@@ -115,6 +118,23 @@ test('R19: headers that were overwritten below the durable end are CORRUPT', asy
   const before = await sixBatches();
   before.disk.tamper(segmentPath(2), (content) => content.fill(0, 0, 61));
   await assert.rejects(reopenLog(before, small), rejectsWith('CORRUPT'));
+});
+
+test('R19: a base offset that was flipped below the durable end is CORRUPT', async () => {
+  const { length } = batchAt(0);
+  for (let batch = 0; batch < 6; batch++) {
+    for (let bit = 0; bit < 64; bit++) {
+      const before = await sixBatches();
+      const path = segmentPath(batch - (batch % 2));
+      const place = (batch % 2) * length + (bit >> 3);
+      before.disk.tamper(path, (content) => {
+        content[place] = (content[place] ?? 0) ^ (1 << (bit & 7));
+        return content;
+      });
+      const where = `bit ${bit} of batch ${batch}`;
+      await assert.rejects(reopenLog(before, small), rejectsWith('CORRUPT'), where);
+    }
+  }
 });
 
 test('R19: a checkpoint that is gone or unreadable is CORRUPT', async () => {
