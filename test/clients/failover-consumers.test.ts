@@ -31,6 +31,7 @@ import {
   waitUntilMirrored,
 } from '../helpers/linked-clusters.ts';
 import { type LogRecord, readLog } from '../helpers/log-records.ts';
+import { openCluster, type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { assertEachOnceInOrder } from '../helpers/record-checks.ts';
 import { until } from '../helpers/wait.ts';
 
@@ -192,6 +193,8 @@ interface Receipt {
   readonly topics: readonly {
     readonly topic: string;
     readonly partitions: readonly {
+      readonly partition: number;
+      readonly firstEpoch: number;
       readonly virtualEnd: number | string;
       readonly nativeEnd: number | string;
       readonly abortedTransactions: number;
@@ -325,6 +328,8 @@ describe('failover from a source that is killed under load', () => {
     ]);
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(95)));
     await Promise.all([...dealReaders.values()].map((reader) => reader.waitForCount(10)));
+    // Its leader epochs rise, so that those of the destination, which begin at 0, would go back.
+    await clusters.source.restartBroker();
     await killUnderLoad();
     const failover = ['mirror', 'failover', topic, deals, '--yes'];
     ({ receipt } = await clusters.causeway.cliJson<{ receipt: Receipt }>(...failover));
@@ -353,8 +358,14 @@ describe('failover from a source that is killed under load', () => {
     }
   }
 
+  function sidesOf(name: string): Receipt['topics'][number]['partitions'] {
+    const found = receipt.topics.find((one) => one.topic === name);
+    assert.ok(found !== undefined, `${name} is not in the receipt`);
+    return found.partitions;
+  }
+
   test('R7: the receipt tells of the aborted transaction and of markers in the shell topic', () => {
-    const sides = receipt.topics.find((one) => one.topic === deals)?.partitions ?? [];
+    const sides = sidesOf(deals);
     assert.deepEqual(
       sides.map(({ virtualEnd }) => Number(virtualEnd)),
       dealEnds,
@@ -365,6 +376,24 @@ describe('failover from a source that is killed under load', () => {
     );
     // librdkafka adds the partition to its transaction first: the coordinator writes an abort marker there.
     if (transactional.has('librdkafka')) assert.ok(Number(sides[0]?.nativeEnd) > 0);
+  });
+
+  test('R8: the first epoch after the failover lies above those of the source', async () => {
+    const cluster = openCluster(clusters.causeway);
+    try {
+      for (const { partition, firstEpoch } of sidesOf(topic)) {
+        const batches = await readBatches(cluster, topic, partition);
+        const isMirrored = (batch: RawBatch): boolean =>
+          batch.baseOffset < (mirrorEnds[partition] ?? 0);
+        const highest = Math.max(...batches.filter(isMirrored).map((one) => one.leaderEpoch));
+        const later = batches.filter((batch) => !isMirrored(batch)).map((one) => one.leaderEpoch);
+        assert.ok(highest > 0, 'the restart of the source has raised no epoch');
+        assert.ok(later.length > 0 && later.every((epoch) => epoch >= firstEpoch));
+        assert.ok(firstEpoch > highest);
+      }
+    } finally {
+      await cluster.close();
+    }
   });
 
   test('R1: what the source acknowledged is in the mirror as far as the mirror reaches', () => {
