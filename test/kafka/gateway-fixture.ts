@@ -2,6 +2,8 @@
 //
 // Owns: ports, the cluster client and the gateway. The directory of mirrors is a value that tests may replace.
 // Invariant: `close` ends everything that was started here.
+
+import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
 import type { TopicDirectory } from '../../src/gateway/topic-directory.ts';
@@ -46,7 +48,11 @@ export interface GatewayUnderTest {
 
 export async function gatewayFor(
   kafka: KafkaCluster,
-  options: { directory?: TopicDirectory; advertise?: string } = {},
+  options: {
+    directory?: TopicDirectory;
+    /** Changes what the gateway knows of the destination. */
+    destination?: (cluster: Cluster) => Cluster;
+  } = {},
 ): Promise<GatewayUnderTest> {
   const reserved = await reservePorts(8, { isConsecutive: true });
   const [bootstrapPort = 0, first = 0] = reserved;
@@ -60,12 +66,12 @@ export async function gatewayFor(
   const gateway = await startGateway({
     config: {
       bind: '127.0.0.1',
-      advertise: options.advertise ?? '127.0.0.1',
+      advertise: '127.0.0.1',
       bootstrapPort,
       brokerPorts: { first, last },
       linkNodeId,
     },
-    cluster,
+    cluster: options.destination?.(cluster) ?? cluster,
     directory: options.directory ?? nothingMirrored,
     ports,
     events,
