@@ -1,6 +1,7 @@
-// The APIs of a broker that we call for our own work, as descriptors over the generated codecs. Owns which
-// versions we speak: the most that our callers understand (name-based where newer versions carry topic ids
-// only), the least that brokers from 2.1 on have. Refuses to know who calls, and when.
+// The APIs of a broker that we call for our own work, as descriptors over the generated codecs.
+// Owns which versions we speak: the most that our callers understand (name-based where newer
+// versions carry topic ids only), the least that brokers from 2.1 on have. Refuses to know who
+// calls, and when.
 // Invariant: what is listed here can be sent to any broker that shares one version with the range.
 import type { MessageCodec } from '../../protocol/codec.ts';
 import * as addPartitionsToTxn from '../../protocol/generated/add-partitions-to-txn-request.ts';
@@ -122,7 +123,9 @@ export const findCoordinatorApi = defineApi(
   6,
 );
 
-/** Up to 12: from 13 on topics are named by id only. `acks: 0` has no answer and is not supported. */
+/**
+ * Up to 12: from 13 on topics are named by id only. `acks: 0` has no answer and is not supported.
+ */
 export const produceApi = defineApi(
   produce.produceRequestCodec,
   produceResponse.produceResponseCodec,

@@ -1,5 +1,5 @@
-// How long to stay away from what has just failed: doubling, capped, with jitter so that many clients do not
-// come back together. Pure: the clock and the dice are arguments.
+// How long to stay away from what has just failed: doubling, capped, with jitter so that many
+// clients do not come back together. Pure: the clock and the dice are arguments.
 // Invariant: no failures, no waiting.
 export class Backoff {
   readonly #firstMs: number;

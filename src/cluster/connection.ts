@@ -1,7 +1,9 @@
-// One connection to one broker: ApiVersions first, then pipelined requests answered in order. Owns the queue
-// of expected answers and their deadlines. Refuses to know nodes, retries and what answers say.
-// Invariant: every request ends exactly once, with its answer or a ClusterError; an answer that is not the
-// expected one (correlation id) ends the connection, because nothing after it can be trusted.
+// One connection to one broker: ApiVersions first, then pipelined requests answered in order. Owns
+// the queue of expected answers and their deadlines. Refuses to know nodes, retries and what
+// answers say.
+// Invariant: every request ends exactly once, with its answer or a ClusterError; an answer that is
+// not the expected one (correlation id) ends the connection, because nothing after it can be
+// trusted.
 import {
   decodeResponseHeader,
   encodeRequestFrame,
@@ -89,7 +91,8 @@ export class BrokerConnection {
     const deadlineMs = ticker.now() + limits.connectTimeoutMs;
     const stopWatching = ticker.add((now) => {
       if (now < deadlineMs) return;
-      const message = `${formatAddress(this.address)}: no answer within ${limits.connectTimeoutMs} ms`;
+      const where = formatAddress(this.address);
+      const message = `${where}: no answer within ${limits.connectTimeoutMs} ms`;
       this.#close(new ClusterError('TIMEOUT', message, { maybeSent: false }));
     });
     try {
@@ -185,7 +188,8 @@ export class BrokerConnection {
       answer = await this.send(apiVersionsApi, version, request, timeoutMs);
     }
     if (answer.errorCode !== 0) {
-      const message = `${formatAddress(this.address)}: ApiVersions ended with error ${answer.errorCode}`;
+      const where = formatAddress(this.address);
+      const message = `${where}: ApiVersions ended with error ${answer.errorCode}`;
       throw new ClusterError('PROTOCOL', message, { maybeSent: false });
     }
     this.versions = new Map(

@@ -1,5 +1,6 @@
-// Which broker coordinates a group or a transactional id, remembered until it turns out wrong. Refuses to
-// send anything but FindCoordinator. Invariant: a remembered coordinator is one that a broker named.
+// Which broker coordinates a group or a transactional id, remembered until it turns out wrong.
+// Refuses to send anything but FindCoordinator. Invariant: a remembered coordinator is one that a
+// broker named.
 import {
   createFindCoordinatorRequest,
   type FindCoordinatorRequest,

@@ -1,6 +1,6 @@
-// What our own Kafka client may take at most, in one place: time, connections, bytes. Callers override
-// single values. Invariant: memory of one cluster <= connections x frame size, since every connection
-// assembles at most one response at a time.
+// What our own Kafka client may take at most, in one place: time, connections, bytes. Callers
+// override single values. Invariant: memory of one cluster <= connections x frame size, since every
+// connection assembles at most one response at a time.
 export interface ClusterLimits {
   /** One request without its own `timeoutMs`, everything included. */
   readonly requestTimeoutMs: number;

@@ -1,5 +1,6 @@
 // Metadata answers as the values that the rest of the service uses. Pure.
-// Invariant: what a broker left out (old versions) appears as Kafka's own "unknown": zero id, epoch -1.
+// Invariant: what a broker left out (old versions) appears as Kafka's own "unknown": zero id, epoch
+// -1.
 import {
   createMetadataRequest,
   createMetadataRequestTopic,

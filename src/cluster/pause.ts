@@ -1,5 +1,5 @@
-// Waiting for a time, for back-off: ends early, without an error, when the signal is aborted, so that
-// whoever waits looks at its own state again. Invariant: no timer outlives its signal.
+// Waiting for a time, for back-off: ends early, without an error, when the signal is aborted, so
+// that whoever waits looks at its own state again. Invariant: no timer outlives its signal.
 export function pauseMs(waitMs: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted || waitMs <= 0) return Promise.resolve();
   return new Promise((resolve) => {

@@ -1,5 +1,6 @@
-// Connections by address and lane, made on demand and kept until they fail. Owns the back-off of addresses
-// that failed. Refuses to know nodes and retries: one call makes at most one attempt to connect.
+// Connections by address and lane, made on demand and kept until they fail. Owns the back-off of
+// addresses that failed. Refuses to know nodes and retries: one call makes at most one attempt to
+// connect.
 // Invariant: at most one connection per address and lane, and never more than the limit in all.
 import { type Address, formatAddress } from './address.ts';
 import { Backoff } from './backoff.ts';

@@ -1,7 +1,7 @@
-// Cuts a broker's byte stream into response frames, each in a buffer of its own, because the answers' record
-// data are kept as views long after the read buffer has been reused. One copy per byte, whatever the split.
-// Refuses to know what a frame means. Invariant: never holds more than one incomplete frame, and no frame
-// larger than the limit is ever allocated.
+// Cuts a broker's byte stream into response frames, each in a buffer of its own, because the
+// answers' record data are kept as views long after the read buffer has been reused. One copy per
+// byte, whatever the split. Refuses to know what a frame means. Invariant: never holds more than
+// one incomplete frame, and no frame larger than the limit is ever allocated.
 import { ProtocolError } from '../../protocol/index.ts';
 
 const prefixBytes = 4;

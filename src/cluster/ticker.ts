@@ -1,5 +1,5 @@
-// One coarse tick for all request timeouts of a cluster, instead of a timer per request. Owns the interval;
-// the clock is an argument. Invariant: the interval runs only while somebody listens.
+// One coarse tick for all request timeouts of a cluster, instead of a timer per request. Owns the
+// interval; the clock is an argument. Invariant: the interval runs only while somebody listens.
 export class Ticker {
   readonly now: () => number;
   readonly #tickMs: number;

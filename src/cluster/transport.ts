@@ -1,5 +1,6 @@
-// How bytes get to a broker: opens a stream to an address as the client's security settings say. Today
-// plain TCP only; TLS and SASL will be further transports made here. Refuses to know what is sent.
+// How bytes get to a broker: opens a stream to an address as the client's security settings say.
+// Today plain TCP only; TLS and SASL will be further transports made here. Refuses to know what is
+// sent.
 // Invariant: a security setting that this version cannot honour is refused by name, never ignored.
 import { connect, type Socket } from 'node:net';
 import type { KafkaClientSettings } from '../config/config.ts';

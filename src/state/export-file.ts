@@ -1,6 +1,7 @@
-// The state as a file: one JSON object per line, first a head with the number of records, then key and value
-// of each record as they stand in the state topic. Used for local snapshots, `causeway state export` and
-// `import`. Secrets of links are in the records as references only, so they are here too.
+// The state as a file: one JSON object per line, first a head with the number of records, then key
+// and value of each record as they stand in the state topic. Used for local snapshots, `causeway
+// state export` and `import`. Secrets of links are in the records as references only, so they are
+// here too.
 // Invariant: a file that was cut anywhere is refused.
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type StateRecord, stateKey } from './records.ts';

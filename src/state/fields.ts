@@ -1,6 +1,6 @@
-// Reads the fields of a parsed JSON object by name and type, strictly: a missing, mistyped or unknown field
-// is an error that says where. Knows nothing of records. Invariant: after `end()` every field of the object
-// was read, so nothing is lost by writing the result back.
+// Reads the fields of a parsed JSON object by name and type, strictly: a missing, mistyped or
+// unknown field is an error that says where. Knows nothing of records. Invariant: after `end()`
+// every field of the object was read, so nothing is lost by writing the result back.
 import { isUuid } from '../../protocol/index.ts';
 import { StateError } from './state.ts';
 

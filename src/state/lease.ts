@@ -1,7 +1,8 @@
-// The lease by arithmetic alone: from when to when an instance may act, on the monotonic clock. Owns the
-// moment of the last confirmed renewal. Refuses to renew anything itself.
-// Why it is safe: a renewal counts from the moment *before* its first request was sent, and none is confirmed
-// after a successor has fenced us; so at most one lease after the fence nobody acts on the old one.
+// The lease by arithmetic alone: from when to when an instance may act, on the monotonic clock.
+// Owns the moment of the last confirmed renewal. Refuses to renew anything itself.
+// Why it is safe: a renewal counts from the moment *before* its first request was sent, and none is
+// confirmed after a successor has fenced us; so at most one lease after the fence nobody acts on
+// the old one.
 import type { LeaseRecord } from './records.ts';
 import { type Lease, StateError } from './state.ts';
 
@@ -61,7 +62,10 @@ export class InstanceLease implements Lease {
   }
 }
 
-/** How long a new owner waits, from the moment of its fence, given the last lease record found after it. */
+/**
+ * How long a new owner waits, from the moment of its fence, given the last lease record found after
+ * it.
+ */
 export function waitBeforeActingMs(last: LeaseRecord | undefined, leaseMs: number): number {
   return last === undefined || last.released ? 0 : leaseMs;
 }

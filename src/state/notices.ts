@@ -1,5 +1,5 @@
-// Tells others what happens to the state: listeners of changes and of ownership, and events for operators.
-// Owns the listeners and what was said last. Decides nothing.
+// Tells others what happens to the state: listeners of changes and of ownership, and events for
+// operators. Owns the listeners and what was said last. Decides nothing.
 // Invariant: a listener that throws is reported, and never looks like a failed commit.
 import type { Events } from '../observe/events.ts';
 import type { LeaseRecord } from './records.ts';

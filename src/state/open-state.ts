@@ -1,8 +1,9 @@
-// The State of state.ts over the state topic: fence, replay, then act under a lease that is renewed every
-// second; after a fence of somebody else only read on, for good. Owns the order of everything that touches
-// the topic (one queue). Refuses to know what records are for.
-// Invariants: the view holds committed records only; nothing is committed without a valid lease; a commit
-// whose answer was lost blocks the queue until its outcome is known and the topic has been read to its end.
+// The State of state.ts over the state topic: fence, replay, then act under a lease that is renewed
+// every second; after a fence of somebody else only read on, for good. Owns the order of everything
+// that touches the topic (one queue). Refuses to know what records are for.
+// Invariants: the view holds committed records only; nothing is committed without a valid lease; a
+// commit whose answer was lost blocks the queue until its outcome is known and the topic has been
+// read to its end.
 import { randomUUID } from 'node:crypto';
 import os from 'node:os';
 import { zeroUuid } from '../../protocol/index.ts';
@@ -53,8 +54,8 @@ export interface StateOptions {
 
 export interface OpenedState extends State {
   /**
-   * When it returns, the view is as new as the destination was when it was called: for decisions that rest on
-   * the absence of a record. Reads only when this instance is not the one that writes.
+   * When it returns, the view is as new as the destination was when it was called: for decisions
+   * that rest on the absence of a record. Reads only when this instance is not the one that writes.
    * @throws StateError UNAVAILABLE
    */
   refresh(): Promise<void>;
@@ -194,7 +195,8 @@ class StateService implements OpenedState {
 
   #missing(how: string): StateError {
     const message =
-      `state topic ${this.#topic} ${how}, but there are mirror logs: their timelines would be lost. ` +
+      `state topic ${this.#topic} ${how}, but there are mirror logs: their timelines ` +
+      'would be lost. ' +
       `Restore it with "causeway state import ${this.#snapshots.file} --config FILE" ` +
       '(or from another export), then start again';
     return new StateError('MISSING', message);
@@ -268,7 +270,8 @@ class StateService implements OpenedState {
     }
     if (topicId === undefined || topicId === zeroUuid || topicId === this.#topicId) return;
     const message =
-      `state topic ${this.#topic} was deleted and made again: stop this instance, delete the topic, ` +
+      `state topic ${this.#topic} was deleted and made again: stop this instance, ` +
+      'delete the topic, ' +
       `run "causeway state import ${this.#snapshots.file} --config FILE" and start again`;
     this.#notices.topicReplaced(message, topicId);
     this.#lease.end(message);
@@ -442,8 +445,8 @@ function ignore(): void {
 }
 
 /**
- * Fences whoever wrote before, reads the whole state and returns. Ownership begins in the background: at once
- * when nobody had a lease, else one lease later; commits wait for it.
+ * Fences whoever wrote before, reads the whole state and returns. Ownership begins in the
+ * background: at once when nobody had a lease, else one lease later; commits wait for it.
  * @throws StateError MISSING, CORRUPT, UNAVAILABLE
  */
 export async function openState(options: StateOptions): Promise<OpenedState> {

@@ -1,5 +1,6 @@
-// Writes the batches of one transaction to the state topic's only partition. Owns the leader's id and the
-// sequence numbers, by which a repeated batch is taken once. Refuses to know transactions' begin and end.
+// Writes the batches of one transaction to the state topic's only partition. Owns the leader's id
+// and the sequence numbers, by which a repeated batch is taken once. Refuses to know transactions'
+// begin and end.
 // Invariant: a batch is repeated only unchanged, with the sequence that it had.
 import {
   createPartitionProduceData,
@@ -77,7 +78,10 @@ export class PartitionWriter {
     this.#sequence = 0;
   }
 
-  /** Groups records into batches. @throws StateError UNAVAILABLE for a record that no broker would take */
+  /**
+   * Groups records into batches. @throws StateError UNAVAILABLE for a record that no broker would
+   * take
+   */
   plan(records: readonly KeyValue[]): KeyValue[][] {
     const batches: KeyValue[][] = [];
     let batch: KeyValue[] = [];

@@ -1,7 +1,7 @@
-// Records of the state topic as bytes: one JSON object with a format version and a kind, 64-bit numbers as
-// decimal strings. Every format has a golden file in test/golden/state; a change of a format is a new
-// version. Invariants: what is encoded can be decoded by this version; what a newer version wrote is an error
-// that says so, never a guess.
+// Records of the state topic as bytes: one JSON object with a format version and a kind, 64-bit
+// numbers as decimal strings. Every format has a golden file in test/golden/state; a change of a
+// format is a new version. Invariants: what is encoded can be decoded by this version; what a newer
+// version wrote is an error that says so, never a guess.
 import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import type { Extent, Timeline } from '../timeline/timeline.ts';
 import { Fields } from './fields.ts';

@@ -1,5 +1,6 @@
-// Local snapshots of the state: the last one as a file that `causeway state import` reads. Owns that file and
-// the order write, fsync, rename. Refuses to decide when; writes that pile up are merged into the last.
+// Local snapshots of the state: the last one as a file that `causeway state import` reads. Owns
+// that file and the order write, fsync, rename. Refuses to decide when; writes that pile up are
+// merged into the last.
 // Invariant: the file under its name is always a whole one, whatever moment we die at.
 import { copyFile, mkdir, open, rename } from 'node:fs/promises';
 import path from 'node:path';

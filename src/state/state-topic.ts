@@ -1,6 +1,7 @@
-// The state topic as a topic: its name, its creation and the check of its settings at every start. Refuses to
-// know its records. Invariant: all that the safety of the state rests on is set on the topic itself, so that
-// a broker's defaults can change without touching it; a wrong setting is an error that says what to do.
+// The state topic as a topic: its name, its creation and the check of its settings at every start.
+// Refuses to know its records. Invariant: all that the safety of the state rests on is set on the
+// topic itself, so that a broker's defaults can change without touching it; a wrong setting is an
+// error that says what to do.
 import {
   createCreatableTopic,
   createCreatableTopicConfig,
@@ -120,7 +121,8 @@ function wrongSetting(topic: string, setting: string, value: string, needed: str
 /** @throws StateError CORRUPT, naming the setting, its value and what is needed */
 export async function checkStateTopic(cluster: Cluster, info: TopicInfo): Promise<void> {
   if (info.partitions.length !== 1) {
-    const message = `state topic ${info.name} has ${info.partitions.length} partitions, needed is 1`;
+    const count = info.partitions.length;
+    const message = `state topic ${info.name} has ${count} partitions, needed is 1`;
     throw new StateError('CORRUPT', message);
   }
   const resource = createDescribeConfigsResource({

@@ -1,7 +1,8 @@
-// Reads the state topic forward, committed records only, and returns the last value of each key. Owns the
-// position and the rules of read_committed (aborted transactions, control batches). Refuses to know what
-// records mean. Invariants: what one read returns ends between two transactions, so it can be applied whole;
-// a hole at the start of the log is an error, because nobody may delete records of our state.
+// Reads the state topic forward, committed records only, and returns the last value of each key.
+// Owns the position and the rules of read_committed (aborted transactions, control batches).
+// Refuses to know what records mean. Invariants: what one read returns ends between two
+// transactions, so it can be applied whole; a hole at the start of the log is an error, because
+// nobody may delete records of our state.
 import {
   createFetchPartition,
   createFetchRequest,
@@ -86,7 +87,8 @@ export class TopicReader {
   }
 
   /**
-   * All committed records from the position up to the end as it is now. A failed read can be repeated.
+   * All committed records from the position up to the end as it is now. A failed read can be
+   * repeated.
    * @throws StateError UNAVAILABLE when that takes too long, CORRUPT
    */
   async read(options: ReadOptions): Promise<StateTopicRecords> {
@@ -194,7 +196,10 @@ interface WantedBatches {
   readonly next: bigint;
 }
 
-/** The batches whose records count: not control, not of an aborted transaction. @throws StateError CORRUPT */
+/**
+ * The batches whose records count: not control, not of an aborted transaction. @throws StateError
+ * CORRUPT
+ */
 export function committedBatches(
   topic: string,
   records: Buffer,

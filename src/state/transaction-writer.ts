@@ -1,8 +1,9 @@
-// Writes the state topic in transactions of one transactional id: fence, write, commit, and the ways in which
-// each may fail. Owns producer id, epoch and sequence. Refuses to know what records mean, and to fence back:
-// only `fence()`, called once at start, takes over from another writer.
-// Invariant: a transaction whose commit was asked for and whose answer was lost stays the only thing that this
-// writer deals with until its outcome is known (`resolve`), so that nothing is ever written around a doubt.
+// Writes the state topic in transactions of one transactional id: fence, write, commit, and the
+// ways in which each may fail. Owns producer id, epoch and sequence. Refuses to know what records
+// mean, and to fence back: only `fence()`, called once at start, takes over from another writer.
+// Invariant: a transaction whose commit was asked for and whose answer was lost stays the only
+// thing that this writer deals with until its outcome is known (`resolve`), so that nothing is ever
+// written around a doubt.
 import {
   createAddPartitionsToTxnRequest,
   createAddPartitionsToTxnTopic,
@@ -63,7 +64,9 @@ export class TransactionWriter {
   readonly #partition: PartitionWriter;
   #producerId = -1n;
   #producerEpoch = -1;
-  /** Something may be open, or written and not counted: abort and raise the epoch before the next. */
+  /**
+   * Something may be open, or written and not counted: abort and raise the epoch before the next.
+   */
   #isDirty = false;
   #isInDoubt = false;
 
@@ -83,7 +86,8 @@ export class TransactionWriter {
 
   /**
    * All or nothing. Returns the offset after the last record.
-   * @throws StateError UNAVAILABLE: nothing was and nothing will be committed; IN_DOUBT. @throws FencedError
+   * @throws StateError UNAVAILABLE: nothing was and nothing will be committed; IN_DOUBT
+   * @throws FencedError
    */
   async commit(records: readonly KeyValue[], timeoutMs: number): Promise<bigint> {
     const deadlineMs = this.#options.now() + timeoutMs;

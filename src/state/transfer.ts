@@ -1,6 +1,7 @@
-// `causeway state export` and `import`: the whole state to a file and back (R20). Owns the conditions under
-// which a state may be restored. Invariants: an export disturbs nobody (it only reads); an import never
-// mixes: it writes into an empty topic, for the cluster and the name of the export, all in one transaction.
+// `causeway state export` and `import`: the whole state to a file and back (R20). Owns the
+// conditions under which a state may be restored. Invariants: an export disturbs nobody (it only
+// reads); an import never mixes: it writes into an empty topic, for the cluster and the name of the
+// export, all in one transaction.
 import { readFile } from 'node:fs/promises';
 import type { Cluster } from '../cluster/cluster.ts';
 import { formatExport, parseExport, type StateExport } from './export-file.ts';
@@ -119,7 +120,8 @@ async function readExport(options: TransferOptions): Promise<StateExport> {
   }
   const { clusterId } = await cluster.metadata([]);
   if (head.clusterId !== clusterId) {
-    const message = `${file}: belongs to cluster ${head.clusterId}, the destination is ${clusterId}`;
+    const message =
+      `${file}: belongs to cluster ${head.clusterId}, ` + `the destination is ${clusterId}`;
     throw new StateError('CORRUPT', message);
   }
   return content;

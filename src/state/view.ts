@@ -1,6 +1,6 @@
-// The records of the state topic in memory. Owns the maps behind StateView and nothing else: what is applied
-// here is committed, the caller sees to that. Invariant: a change is applied whole, between two turns of the
-// event loop, so that no reader ever sees half of a transaction.
+// The records of the state topic in memory. Owns the maps behind StateView and nothing else: what
+// is applied here is committed, the caller sees to that. Invariant: a change is applied whole,
+// between two turns of the event loop, so that no reader ever sees half of a transaction.
 import type {
   LeaseRecord,
   LinkRecord,

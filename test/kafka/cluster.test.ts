@@ -1,5 +1,5 @@
-// Our own Kafka client against real brokers, a new and an old one: versions negotiated, addresses mapped,
-// nodes, controller and coordinators found, a broker's restart survived.
+// Our own Kafka client against real brokers, a new and an old one: versions negotiated, addresses
+// mapped, nodes, controller and coordinators found, a broker's restart survived.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import {

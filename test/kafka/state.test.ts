@@ -1,6 +1,7 @@
-// The state topic on a real broker: commits and replays, fencing and leases, doubts, loss and restoration.
-// Two instances are two clients of one broker; a killed instance is one whose connections are cut off and
-// that is never closed. The relay stands between a client and the broker and drops answers to EndTxn.
+// The state topic on a real broker: commits and replays, fencing and leases, doubts, loss and
+// restoration. Two instances are two clients of one broker; a killed instance is one whose
+// connections are cut off and that is never closed. The relay stands between a client and the
+// broker and drops answers to EndTxn.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect as connectSocket, createServer, type Server, type Socket } from 'node:net';
@@ -92,7 +93,10 @@ function owned(state: State): Promise<unknown> {
 
 const endTxnKey = 26;
 
-/** A relay to one port that can drop answers to EndTxn, together with the connection, as a bad line does. */
+/**
+ * A relay to one port that can drop answers to EndTxn, together with the connection, as a bad line
+ * does.
+ */
 class Relay {
   dropsLeft = 0;
   droppedCount = 0;
@@ -219,7 +223,7 @@ describe('the state topic', () => {
     });
   }
 
-  test('what was committed is there after a restart, and a released lease is not waited for', async () => {
+  test('R11: what was committed is there after a restart, at once if released', async () => {
     const name = uniqueName('plain');
     const first = await open({ name });
     const keys: string[][] = [];
@@ -449,7 +453,7 @@ describe('the state topic', () => {
     await state.commit([{ put: topicRecord('payments') }]);
   });
 
-  test('R11: a commit whose outcome stays unknown is IN_DOUBT until the topic was read again', async () => {
+  test('R11: a commit of unknown outcome is IN_DOUBT until read again', async () => {
     const name = uniqueName('doubt');
     const { relay, cluster } = await newRelay();
     const limits = { commitTimeoutMs: 1_500 };
@@ -474,7 +478,7 @@ describe('the state topic', () => {
     assert.ok(names.includes('state_commit_in_doubt') && names.includes('state_settled'));
   });
 
-  test('R20: a missing state topic beside mirror logs refuses the start, and is restored', async () => {
+  test('R20: a missing topic beside mirror logs refuses the start, and is restored', async () => {
     const name = uniqueName('loss');
     const snapshotDirectory = path.join(directory, name);
     const first = await open({ name, snapshotDirectory });

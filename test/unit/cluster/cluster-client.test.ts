@@ -1,5 +1,5 @@
-// Our Kafka client against brokers that misbehave: versions, order, time-outs, coordinators that move,
-// addresses, lanes. Real sockets on the loopback, answers made by the test.
+// Our Kafka client against brokers that misbehave: versions, order, time-outs, coordinators that
+// move, addresses, lanes. Real sockets on the loopback, answers made by the test.
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import {
@@ -162,7 +162,7 @@ test('an answer out of turn ends the connection with everything on it', async ()
   }
 });
 
-test('R18: an answer that cannot be decoded, or is too large, is an error that says so', async () => {
+test('R18: an answer that cannot be decoded, or is too large, is an error', async () => {
   const brokers = await startBrokers();
   const [broker] = brokers;
   const cluster = connect(brokers, { limits: { frameBytesMax: 1_000 } });
@@ -185,7 +185,7 @@ test('R18: an answer that cannot be decoded, or is too large, is an error that s
   await send();
 });
 
-test('a request that is not answered ends by its time, and the next one gets a new connection', async () => {
+test('a request without an answer ends by its time, the next one reconnects', async () => {
   const brokers = await startBrokers();
   const [broker] = brokers;
   broker?.handlers.set(listGroupsKey, () => 'silence');
@@ -303,7 +303,7 @@ test('a coordinator that never answers otherwise is the answer, by the deadline'
   assert.ok(asked >= 2 && asked < 20, `${asked} attempts in half a second`);
 });
 
-test('what is in flight ends when the client is closed, and nothing is sent afterwards', async () => {
+test('closing ends what is in flight, and nothing is sent afterwards', async () => {
   const brokers = await startBrokers();
   brokers[0]?.handlers.set(listGroupsKey, () => 'silence');
   const cluster = connect(brokers);

@@ -1,5 +1,6 @@
-// A broker that says what a test tells it to: real sockets, no Kafka. Owns the listener and the frames;
-// each API is answered by a function of the test, which may also stay silent, lie or hang up.
+// A broker that says what a test tells it to: real sockets, no Kafka. Owns the listener and the
+// frames; each API is answered by a function of the test, which may also stay silent, lie or hang
+// up.
 import { createServer, type Server, type Socket } from 'node:net';
 import {
   type ApiVersionsResponse,

@@ -17,7 +17,7 @@ function leaseRecord(released: boolean): LeaseRecord {
   return { kind: 'lease', instanceId: 'before', released, ...at };
 }
 
-test('R12: nobody acts before the first renewal, nor before the turn of the predecessor is over', () => {
+test('R12: nobody acts unrenewed, nor before the turn of the one before is over', () => {
   const time = { ms: 0 };
   const lease = newLease(time);
   assert.equal(lease.isValid(), false);

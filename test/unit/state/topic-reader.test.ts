@@ -1,4 +1,5 @@
-// What of a Fetch answer counts for read_committed: aborted transactions and control batches do not.
+// What of a Fetch answer counts for read_committed: aborted transactions and control batches do
+// not.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -43,7 +44,7 @@ function taken(
   return { offsets, next: result.next };
 }
 
-test('records of an aborted transaction are left out, those of the next one of the same producer not', () => {
+test('records of an aborted transaction are left out, and no others', () => {
   const log = [
     data(0n, 7n),
     marker(1n, 7n, 'COMMIT'),
