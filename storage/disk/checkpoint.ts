@@ -6,16 +6,29 @@
 // last synced state whole, or a newer one.
 //
 // A slot (all big-endian), at position 0 and 4096:
-//    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64   24 durableEnd int64
-//   32 hold int64 (-1: none)            40 headEpoch int32  44 CRC-32C uint32 of bytes 0 to 43
+//    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64
+//   24 durable: end int64, 32 segment int64, 40 position int64
+//   48 hold int64 (-1: none)            56 headEpoch int32  60 CRC-32C uint32 of bytes 0 to 59
 
 import { crc32c } from '../../protocol/crc32c.ts';
 import type { Disk, DiskFile } from './device.ts';
 
+/**
+ * Where the part of a log ends that was synced: its end offset, and the same place as a position in
+ * a segment. Base offsets are not in the CRC of batches, so offsets alone do not prove that bytes
+ * are there; the two must agree.
+ */
+export interface DurablePoint {
+  readonly end: bigint;
+  /** Base offset of the segment. */
+  readonly segment: bigint;
+  readonly position: number;
+}
+
 export interface CheckpointState {
   readonly logStart: bigint;
   /** Everything below was synced when this was written. The log must reach at least here. */
-  readonly durableEnd: bigint;
+  readonly durable: DurablePoint;
   readonly hold: bigint | null;
   /** Leader epoch of the last batch that began below the log start, or -1. */
   readonly headEpoch: number;
@@ -23,7 +36,8 @@ export interface CheckpointState {
 
 export const checkpointFileName = 'checkpoint';
 
-const slotBytes = 48;
+const slotBytes = 64;
+const crcPosition = 60;
 const slotPositions = [0, 4096] as const;
 const magic = 0x43574350;
 const formatVersion = 1;
@@ -34,10 +48,12 @@ function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
   slot.writeInt32BE(formatVersion, 4);
   slot.writeBigInt64BE(sequence, 8);
   slot.writeBigInt64BE(state.logStart, 16);
-  slot.writeBigInt64BE(state.durableEnd, 24);
-  slot.writeBigInt64BE(state.hold ?? -1n, 32);
-  slot.writeInt32BE(state.headEpoch, 40);
-  slot.writeUInt32BE(crc32c(slot.subarray(0, 44)), 44);
+  slot.writeBigInt64BE(state.durable.end, 24);
+  slot.writeBigInt64BE(state.durable.segment, 32);
+  slot.writeBigInt64BE(BigInt(state.durable.position), 40);
+  slot.writeBigInt64BE(state.hold ?? -1n, 48);
+  slot.writeInt32BE(state.headEpoch, 56);
+  slot.writeUInt32BE(crc32c(slot.subarray(0, crcPosition)), crcPosition);
   return slot;
 }
 
@@ -49,13 +65,17 @@ interface Slot {
 function decodeSlot(slot: Buffer): Slot | null {
   if (slot.length < slotBytes || slot.readUInt32BE(0) !== magic) return null;
   if (slot.readInt32BE(4) !== formatVersion) return null;
-  if (slot.readUInt32BE(44) !== crc32c(slot.subarray(0, 44))) return null;
-  const hold = slot.readBigInt64BE(32);
+  if (slot.readUInt32BE(crcPosition) !== crc32c(slot.subarray(0, crcPosition))) return null;
+  const hold = slot.readBigInt64BE(48);
   const state = {
     logStart: slot.readBigInt64BE(16),
-    durableEnd: slot.readBigInt64BE(24),
+    durable: {
+      end: slot.readBigInt64BE(24),
+      segment: slot.readBigInt64BE(32),
+      position: Number(slot.readBigInt64BE(40)),
+    },
     hold: hold < 0n ? null : hold,
-    headEpoch: slot.readInt32BE(40),
+    headEpoch: slot.readInt32BE(56),
   };
   return { state, sequence: slot.readBigInt64BE(8) };
 }

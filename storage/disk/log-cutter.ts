@@ -74,7 +74,7 @@ export class LogCutter {
           start: 0,
           end: old.size,
           tail: { end: old.baseOffset, lastEpoch: -1 },
-          checkAbove: null,
+          checkFrom: null,
           visit: (header, _position, control) => {
             if (lastOffset(header) >= offset) return false;
             segment.add(header);
@@ -97,7 +97,7 @@ export class LogCutter {
     state.segments = [...state.segments.slice(0, index), kept.segment];
     state.generation += 1;
     const { end } = state;
-    state.durableEnd = end;
+    state.durable = { end, segment: kept.segment.baseOffset, position: kept.segment.size };
     state.epochs.truncate(end);
     state.transactions.truncate(end, kept.open);
     if (state.retreat(end)) onChanged();
@@ -157,13 +157,14 @@ export class LogCutter {
     const jumped = logStart > state.end;
     const headEpoch = jumped ? -1 : state.epochs.lastEpoch;
     // Nobody may hear of the new end before it is durable.
-    await durability.saveCheckpoint({ logStart, headEpoch, durableEnd: logStart });
+    const durable = { end: logStart, segment: fresh.baseOffset, position: 0 };
+    await durability.saveCheckpoint({ logStart, headEpoch, durable });
     state.headEpoch = headEpoch;
     if (jumped) state.epochs.clear();
     const removed = state.segments.filter(({ path }) => path !== fresh.path);
     state.segments = [fresh];
     state.logStart = logStart;
-    state.durableEnd = logStart;
+    state.durable = durable;
     state.generation += 1;
     state.epochs.trimHead(logStart);
     state.transactions.clear();

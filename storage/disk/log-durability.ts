@@ -130,7 +130,7 @@ export class LogDurability implements Flushable {
     this.assertWritable();
     const { state, checkpoint, disk, clock } = this.#options;
     const version = this.#version;
-    const { end } = state;
+    const durable = state.endPoint;
     const written = this.#written;
     this.#written = new Map();
     const directoryChanged = this.#directoryChanged;
@@ -141,14 +141,14 @@ export class LogDurability implements Flushable {
       for (const { file } of written.values()) await file.sync();
       if (directoryChanged) await disk.syncDirectory(state.directory);
       if (sync) this.#holdUnsaved = false;
-      await checkpoint.write({ ...state.checkpoint(), durableEnd: end }, { sync });
+      await checkpoint.write({ ...state.checkpoint(), durable }, { sync });
     } catch (error) {
       throw this.fail(error);
     } finally {
       for (const lease of written.values()) lease.release();
     }
     if (sync) this.#checkpointSyncedAtMs = clock.nowMs();
-    state.durableEnd = end;
+    state.durable = durable;
     this.#flushedVersion = version;
     this.#options.onDurable();
   }

@@ -8,7 +8,7 @@ import { type BatchHeader, nextOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
 import type { LogId } from '../mirror-log.ts';
 import type { BatchMeta, ControlType } from './batch-check.ts';
-import type { CheckpointState } from './checkpoint.ts';
+import type { CheckpointState, DurablePoint } from './checkpoint.ts';
 import { EpochHistory } from './epoch-history.ts';
 import { larger, smaller } from './offsets.ts';
 import type { Segment } from './segment.ts';
@@ -22,7 +22,7 @@ export class LogState {
   /** In the order of offsets; never empty once the log is open. The last one is written to. */
   segments: Segment[] = [];
   logStart: bigint;
-  durableEnd: bigint;
+  durable: DurablePoint;
   hold: bigint | null;
   headEpoch: number;
   /** Raised when bytes that a read may be looking at go away: the read starts over. */
@@ -37,7 +37,7 @@ export class LogState {
     this.id = id;
     this.directory = directory;
     this.logStart = checkpoint.logStart;
-    this.durableEnd = checkpoint.durableEnd;
+    this.durable = checkpoint.durable;
     this.hold = checkpoint.hold;
     this.headEpoch = checkpoint.headEpoch;
     this.#visibleEnd = checkpoint.logStart;
@@ -54,6 +54,15 @@ export class LogState {
     return larger(this.active.endOffset, this.logStart);
   }
 
+  get durableEnd(): bigint {
+    return this.durable.end;
+  }
+
+  /** Where the log ends now: durable once everything written so far has been synced. */
+  get endPoint(): DurablePoint {
+    return { end: this.end, segment: this.active.baseOffset, position: this.active.size };
+  }
+
   get visibleEnd(): bigint {
     return this.#visibleEnd;
   }
@@ -67,8 +76,8 @@ export class LogState {
   }
 
   checkpoint(): CheckpointState {
-    const { logStart, durableEnd, hold, headEpoch } = this;
-    return { logStart, durableEnd, hold, headEpoch };
+    const { logStart, durable, hold, headEpoch } = this;
+    return { logStart, durable, hold, headEpoch };
   }
 
   /** The segment that holds the offset, or would. */

@@ -8,11 +8,17 @@
 import { StorageError } from '../errors.ts';
 import type { LogId } from '../mirror-log.ts';
 import type { LogTail } from './batch-check.ts';
-import { Checkpoint, type CheckpointState, checkpointFileName } from './checkpoint.ts';
+import {
+  Checkpoint,
+  type CheckpointState,
+  checkpointFileName,
+  type DurablePoint,
+} from './checkpoint.ts';
 import { type Disk, DiskError, joinPath } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import { LogState } from './log-state.ts';
+import { larger, smaller } from './offsets.ts';
 import type { OnReport } from './reports.ts';
 import { parseSegmentFileName, relativeOffsetMax, Segment, segmentFileName } from './segment.ts';
 import { scanSegment } from './segment-scan.ts';
@@ -51,6 +57,8 @@ export function recoverLog(options: RecoveryOptions): Promise<RecoveredLog> {
 class Recovery {
   readonly #options: RecoveryOptions;
   readonly #doubts: string[] = [];
+  /** End offset of the batches before the durable position, once the scan has been there. */
+  #endAtDurable: bigint | null = null;
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
@@ -65,7 +73,7 @@ class Recovery {
     const head = found[0];
     let { logStart, headEpoch } = promised;
     if (head === undefined) {
-      this.#doubt(`no segment is left of offsets ${logStart} to ${promised.durableEnd}`);
+      this.#doubt(`no segment is left of offsets ${logStart} to ${promised.durable.end}`);
       found = [await this.#createSegment(logStart)];
     } else if (head.baseOffset > logStart) {
       this.#doubt(`the log starts at ${logStart}, its first segment at ${head.baseOffset}`);
@@ -73,15 +81,48 @@ class Recovery {
       headEpoch = -1;
     }
     // Offsets below a start that had to move are gone: nothing is promised of them any more.
-    const state = new LogState(id, directory, { ...promised, logStart, headEpoch });
-    const torn = await this.#scan(state, found, promised.durableEnd);
-    if (state.end < promised.durableEnd) {
-      const why = torn === null ? '' : ` (${torn.reason})`;
-      this.#doubt(`it ends at ${state.end}, below its durable end ${promised.durableEnd}${why}`);
+    const kept = { ...promised, logStart, headEpoch };
+    let state = new LogState(id, directory, kept);
+    let torn = await this.#scan(state, found, promised.durable);
+    if (!this.#isAsPromised(state, found, torn, promised.durable)) {
+      // The loss was accepted, and it cannot be said which offsets are wrong: none is kept.
+      state = new LogState(id, directory, kept);
+      state.segments.push(new Segment(directory, found[0]?.baseOffset ?? logStart));
+      torn = { index: 0, position: 0, reason: 'offsets and positions disagree' };
     }
     if (torn !== null) await this.#cut(state, found, torn);
-    await this.#settle(state, opened.checkpoint, promised);
+    await this.#settle(state, opened.checkpoint, promised.durable);
     return { state, checkpoint: opened.checkpoint };
+  }
+
+  /**
+   * The durable end must be where the checkpoint says, both as an offset and as a position. False
+   * when the two disagree; bytes that are missing are cut by the caller.
+   */
+  #isAsPromised(
+    state: LogState,
+    found: readonly FoundSegment[],
+    torn: Break | null,
+    durable: DurablePoint,
+  ): boolean {
+    const index = found.findIndex(({ baseOffset }) => baseOffset === durable.segment);
+    // Nothing is promised at or above the start, and the rest may have been removed with the head.
+    if (index < 0 && durable.end <= state.logStart) return true;
+    const why = torn === null ? '' : ` (${torn.reason})`;
+    if (index < 0) this.#doubt(`segment ${durable.segment} is missing${why}`);
+    const before = torn !== null && torn.index <= index;
+    if (before && (torn.index < index || torn.position < durable.position)) {
+      this.#doubt(`it is not sound below its durable end ${durable.end} (${torn.reason})`);
+      return true;
+    }
+    if (this.#endAtDurable === null) {
+      const place = `byte ${durable.position} of segment ${durable.segment}`;
+      this.#doubt(`no batch ends at ${place}, its durable end${why}`);
+      return index < 0 || (found[index]?.size ?? 0) < durable.position;
+    }
+    if (larger(this.#endAtDurable, state.logStart) === durable.end) return true;
+    this.#doubt(`its durable end ${durable.end} is found at offset ${this.#endAtDurable}`);
+    return false;
   }
 
   /** Bytes that should be there cannot be vouched for: an error, unless the loss was accepted. */
@@ -127,7 +168,8 @@ class Recovery {
     }
     this.#doubt('its checkpoint is missing or unreadable');
     const logStart = firstOffset;
-    const state = { logStart, durableEnd: logStart, hold: null, headEpoch: -1 };
+    const durable = { end: logStart, segment: logStart, position: 0 };
+    const state = { logStart, durable, hold: null, headEpoch: -1 };
     await Checkpoint.create(disk, path, state);
     await disk.syncDirectory(directory);
     const opened = await Checkpoint.open(path, files.use);
@@ -157,7 +199,7 @@ class Recovery {
   async #scan(
     state: LogState,
     found: readonly FoundSegment[],
-    durableEnd: bigint,
+    durable: DurablePoint,
   ): Promise<Break | null> {
     let tail: LogTail = { end: found[0]?.baseOffset ?? state.logStart, lastEpoch: -1 };
     for (const [index, { baseOffset, path, size }] of found.entries()) {
@@ -174,23 +216,30 @@ class Recovery {
           start: 0,
           end: size,
           tail,
-          checkAbove: durableEnd,
-          visit: (header, _position, control) => {
+          checkFrom: checkFrom(baseOffset, durable),
+          visit: (header, position, control) => {
+            this.#passDurable(segment, position, durable);
             state.applyBatch(segment, header, control);
             return true;
           },
         }),
       );
       const { position, problem } = result;
+      this.#passDurable(segment, position, durable);
       if (problem === null || position > 0 || index === 0) state.segments.push(segment);
-      const seen = state.hold !== null && state.hold < result.tail.end ? state.hold : null;
-      state.transactions.lastStableOffset(seen ?? result.tail.end);
+      // Lets the tracker forget what ended where readers will see it.
+      state.transactions.lastStableOffset(smaller(state.hold ?? result.tail.end, result.tail.end));
       if (problem !== null) {
         return { index, position, reason: `at ${result.tail.end}: ${problem}` };
       }
       tail = { end: segment.endOffset, lastEpoch: result.tail.lastEpoch };
     }
     return null;
+  }
+
+  #passDurable(segment: Segment, position: number, durable: DurablePoint): void {
+    if (segment.baseOffset !== durable.segment || position !== durable.position) return;
+    this.#endAtDurable = segment.endOffset;
   }
 
   /** Cuts what is not sound: later segments from the last one down, then the torn one. */
@@ -218,17 +267,19 @@ class Recovery {
   }
 
   /** Makes what was adopted durable, and writes down what is vouched for from now on. */
-  async #settle(state: LogState, checkpoint: Checkpoint, promised: CheckpointState): Promise<void> {
+  async #settle(state: LogState, checkpoint: Checkpoint, promised: DurablePoint): Promise<void> {
     const { disk, directory, files, id, onReport } = this.#options;
     for (const segment of state.segments.slice(0, -1)) segment.seal();
-    const adopted = state.segments.filter((segment) => segment.endOffset > promised.durableEnd);
+    const adopted = state.segments.filter((segment) => reachesBeyond(segment, promised));
     for (const segment of adopted) await files.use(segment.path, (file) => file.sync());
     if (adopted.length > 0) await disk.syncDirectory(directory);
-    state.durableEnd = state.end;
+    state.durable = state.endPoint;
     state.epochs.trimHead(state.logStart);
     state.epochs.restoreHead(state.headEpoch, state.logStart);
     state.transactions.trimHead(state.logStart);
-    const changed = state.end !== promised.durableEnd || this.#doubts.length > 0;
+    const { segment, position } = state.durable;
+    const grown = segment !== promised.segment || position !== promised.position;
+    const changed = grown || this.#doubts.length > 0;
     if (changed) await checkpoint.write(state.checkpoint(), { sync: true });
     state.advance();
     if (this.#doubts.length === 0) return;
@@ -236,6 +287,17 @@ class Recovery {
     const { logStart, end } = state;
     onReport({ kind: 'loss-accepted', id, logStart, end, reason });
   }
+}
+
+/** Position from which CRCs are checked in a segment: below the durable end they have been. */
+function checkFrom(baseOffset: bigint, durable: DurablePoint): number | null {
+  if (baseOffset < durable.segment) return null;
+  return baseOffset === durable.segment ? durable.position : 0;
+}
+
+function reachesBeyond(segment: Segment, durable: DurablePoint): boolean {
+  const from = checkFrom(segment.baseOffset, durable);
+  return from !== null && segment.size > from;
 }
 
 /** Makes the files of a new, empty log in `directory`, durable but for the directory's own name. */
@@ -255,7 +317,7 @@ export async function createLogFiles(
     }
     await Checkpoint.create(disk, joinPath(directory, checkpointFileName), {
       logStart,
-      durableEnd: logStart,
+      durable: { end: logStart, segment: logStart, position: 0 },
       hold: null,
       headEpoch: -1,
     });

@@ -22,8 +22,8 @@ export interface ScanOptions {
   readonly end: number;
   /** What the first batch has to follow. */
   readonly tail: LogTail;
-  /** The CRC of batches that end above this offset is checked; null for none. */
-  readonly checkAbove: bigint | null;
+  /** The CRC of batches from this position on is checked; null for none. */
+  readonly checkFrom: number | null;
   /** False stops the walk before the visited batch. */
   readonly visit: (header: BatchHeader, position: number, control: ControlType | null) => boolean;
 }
@@ -63,25 +63,12 @@ class Window {
   }
 }
 
-function needsWholeBatch(header: BatchHeader, checkAbove: bigint | null): boolean {
-  return isControl(header) || (checkAbove !== null && nextOffset(header) > checkAbove);
-}
-
-/**
- * A durable end lies between batches. The base offset is not in the CRC: where it was damaged, a batch seems to
- * reach beyond, and what follows it would look like a torn tail.
- */
-function crosses(header: BatchHeader, tail: LogTail, durableEnd: bigint | null): boolean {
-  return durableEnd !== null && tail.end < durableEnd && nextOffset(header) > durableEnd;
-}
-
 /** The control type of a batch whose bytes are all there, or why it is not sound. */
 function inspect(
   buffer: Buffer,
   header: BatchHeader,
-  checkAbove: bigint | null,
+  checked: boolean,
 ): { control: ControlType | null } | string {
-  const checked = checkAbove !== null && nextOffset(header) > checkAbove;
   if (checked && !verifyBatchCrc(buffer, 0, header.sizeInBytes)) {
     return `CRC-32C of the batch at offset ${header.baseOffset} does not match`;
   }
@@ -105,17 +92,15 @@ export async function scanSegment(file: DiskFile, options: ScanOptions): Promise
     if (buffer.length < batchHeaderBytes) return stop('the file is shorter than expected');
     const header = followingHeader(buffer, 0, tail);
     if (typeof header === 'string') return stop(header);
-    if (crosses(header, tail, options.checkAbove)) {
-      return stop(`the batch at offset ${header.baseOffset} reaches beyond the durable end`);
-    }
     if (header.sizeInBytes > rest) {
       return stop(`a batch of ${header.sizeInBytes} bytes where ${rest} are left`);
     }
     let control: ControlType | null = null;
-    if (needsWholeBatch(header, options.checkAbove)) {
+    const checked = options.checkFrom !== null && position >= options.checkFrom;
+    if (checked || isControl(header)) {
       buffer = await window.at(position, header.sizeInBytes);
       if (buffer.length < header.sizeInBytes) return stop('the file is shorter than expected');
-      const inspected = inspect(buffer, header, options.checkAbove);
+      const inspected = inspect(buffer, header, checked);
       if (typeof inspected === 'string') return stop(inspected);
       control = inspected.control;
     }

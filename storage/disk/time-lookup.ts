@@ -148,7 +148,7 @@ export class TimeLookup {
         start: block.start,
         end: block.end,
         tail: { end: segment.baseOffset, lastEpoch: -1 },
-        checkAbove: null,
+        checkFrom: null,
         visit: (header, position) => {
           if (nextOffset(header) > visibleEnd) return false;
           const late = timestamp === null || header.maxTimestamp >= timestamp;

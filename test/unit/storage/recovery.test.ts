@@ -209,6 +209,16 @@ test('accepted loss: what can be vouched for stays, the rest is reported as lost
   assert.equal(kept.log.logStart, 0n);
   assert.equal(kept.log.end, 6n);
 
+  // The last durable batch claims other offsets: no offset of the log can be trusted.
+  const renumbered = await sixBatches();
+  renumbered.disk.tamper(segmentPath(4), (content) => {
+    content.writeBigInt64BE(9n, batchAt(4).length);
+    return content;
+  });
+  const emptied = await reopenLog(renumbered, accept);
+  assert.equal(emptied.log.end, 0n);
+  assert.equal(emptied.log.sizeBytes, 0);
+
   const nothing = await openTestStorage({ acceptLoss: true });
   const fresh = await nothing.storage.open(logId);
   assert.equal(fresh.end, 0n);
