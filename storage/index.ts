@@ -1,7 +1,7 @@
 // The public surface of the storage package: the mirror log's contract and its implementations.
 //
-// Everything above storage imports from here and knows no files. Invariant: what is not exported here
-// may change without notice.
+// Everything above storage imports from here and knows no files. Invariant: what is not exported
+// here may change without notice.
 
 export type { Clock } from './clock.ts';
 export type { Disk, DiskFile, DiskSpace } from './disk/device.ts';

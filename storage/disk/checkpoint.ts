@@ -1,9 +1,9 @@
 // The checkpoint file of one log: what recovery may rely on.
 //
-// Owns: two slots in one file, written in place; each holds the log start, the durable end, the epoch
-// of a deleted head and the hold. It refuses to know segments. Invariant: a slot that is known to be
-// synced is never overwritten before the other one is synced too, so a crash at any point leaves the
-// last synced state whole, or a newer one.
+// Owns: two slots in one file, written in place; each holds the log start, the durable end, the
+// epoch of a deleted head and the hold. It refuses to know segments. Invariant: a slot that is
+// known to be synced is never overwritten before the other one is synced too, so a crash at any
+// point leaves the last synced state whole, or a newer one.
 //
 // A slot (all big-endian), at position 0 and 4096:
 //    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64
@@ -124,7 +124,8 @@ export class Checkpoint {
   }
 
   /**
-   * The newest sound state, or null when no slot can be read. The file is synced first: what a killed
+   * The newest sound state, or null when no slot can be read. The file is synced first: what a
+     killed
    * process left in the page cache is then as durable as the state that is built on it.
    */
   static async open(

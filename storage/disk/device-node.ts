@@ -1,8 +1,9 @@
 // The disk of a Node process: the only file of storage that touches node:fs.
 //
-// Owns: the mapping of Disk to system calls and of errno to DiskError. The callback API is used with
-// plain descriptors because it costs less per call than FileHandle. Invariant: a short read or write
-// of the system call is continued here, so that callers never see one except at the end of a file.
+// Owns: the mapping of Disk to system calls and of errno to DiskError. The callback API is used
+// with plain descriptors because it costs less per call than FileHandle. Invariant: a short read or
+// write of the system call is continued here, so that callers never see one except at the end of a
+// file.
 
 import { randomBytes } from 'node:crypto';
 import * as fs from 'node:fs';

@@ -19,7 +19,9 @@ export class DiskError extends Error {
 
 export interface DiskFile {
   size(): Promise<number>;
-  /** Fills `target` from `position` on; the answer is smaller than it only at the end of the file. */
+  /**
+   * Fills `target` from `position` on; the answer is smaller than it only at the end of the file.
+   */
   read(target: Buffer, position: number): Promise<number>;
   /** Writes all the bytes, or rejects with an unknown part of them written. */
   write(chunks: readonly Buffer[], position: number): Promise<void>;
@@ -65,7 +67,9 @@ export interface Disk {
 /** The process that uses the disk, for the directory's lock, and its source of randomness. */
 export interface HostProcess {
   readonly pid: number;
-  /** Start of a process, as text that no later process with the same pid has; null when it is dead. */
+  /**
+   * Start of a process, as text that no later process with the same pid has; null when it is dead.
+   */
   startTime(pid: number): Promise<string | null>;
   /** 128 random bits as 22 characters of base64url. */
   randomId(): string;

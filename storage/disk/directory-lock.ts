@@ -1,9 +1,10 @@
 // One live process per directory.
 //
 // Owns: the lock file. Node has no flock, so the file names its holder: process id, the process's
-// start (a pid that was given to another process does not count), and the directory's inode and real
-// path (a lock that came along with a copy does not count). Invariant: while the holder lives, nobody
-// else of the same machine and process namespace gets the lock; a dead holder never blocks a start.
+// start (a pid that was given to another process does not count), and the directory's inode and
+// real path (a lock that came along with a copy does not count). Invariant: while the holder lives,
+// nobody else of the same machine and process namespace gets the lock; a dead holder never blocks a
+// start.
 
 import { StorageError } from '../errors.ts';
 import { type Disk, DiskError, joinPath, readText, writeAside } from './device.ts';

@@ -1,8 +1,8 @@
 // All mirror logs of one instance in one directory of local files.
 //
-// Owns: the directory (identity, lock, names of logs), which logs are open, and what they share: file
-// handles, the flush timer, the look at free space. Invariant: a directory that is not the one that
-// the state names serves nothing: every log then answers why, and nothing is written.
+// Owns: the directory (identity, lock, names of logs), which logs are open, and what they share:
+// file handles, the flush timer, the look at free space. Invariant: a directory that is not the one
+// that the state names serves nothing: every log then answers why, and nothing is written.
 //
 //   DIRECTORY/causeway.properties            whose directory it is
 //   DIRECTORY/.lock                          which process has it open

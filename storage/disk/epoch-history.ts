@@ -1,8 +1,8 @@
 // Which leader epochs the batches of a log carry, and where each begins.
 //
-// Owns: the list of epochs of one log, rebuilt from its batches. It knows no files. Invariant: epochs
-// and start offsets both ascend; the epoch in force at the log start is kept although its first batch
-// may be gone, so that a log that lost its head still says which epoch its tail is in.
+// Owns: the list of epochs of one log, rebuilt from its batches. It knows no files. Invariant:
+// epochs and start offsets both ascend; the epoch in force at the log start is kept although its
+// first batch may be gone, so that a log that lost its head still says which epoch its tail is in.
 
 import type { EpochEnd } from '../mirror-log.ts';
 import { smaller } from './offsets.ts';
@@ -32,7 +32,9 @@ export class EpochHistory {
     return this.#lastWhere((entry) => entry.firstBatchEnd <= end)?.epoch ?? -1;
   }
 
-  /** Epoch of the last batch that begins below the offset: what a checkpoint keeps of a lost head. */
+  /**
+   * Epoch of the last batch that begins below the offset: what a checkpoint keeps of a lost head.
+   */
   epochBelow(offset: bigint): number {
     return this.#lastWhere((entry) => entry.startOffset < offset)?.epoch ?? -1;
   }

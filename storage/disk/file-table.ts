@@ -1,7 +1,8 @@
 // Open files, bounded: an LRU of handles, shared by all logs of a storage.
 //
-// Owns: when a handle is opened and closed. It knows paths and nothing of their content. Invariant: a
-// handle is never closed while somebody uses it; at most `handlesMax` are open besides those in use.
+// Owns: when a handle is opened and closed. It knows paths and nothing of their content. Invariant:
+// a handle is never closed while somebody uses it; at most `handlesMax` are open besides those in
+// use.
 
 import { LRUCache } from 'lru-cache';
 import type { Disk, DiskFile } from './device.ts';

@@ -1,8 +1,8 @@
 // One timer that makes all logs durable together.
 //
-// Owns: when logs that were written to are flushed: at most once per interval, a bounded number at a
-// time, nothing at all while nobody writes. It knows no files. Invariant: a log that was marked is
-// flushed within one interval plus the time that the disk takes.
+// Owns: when logs that were written to are flushed: at most once per interval, a bounded number at
+// a time, nothing at all while nobody writes. It knows no files. Invariant: a log that was marked
+// is flushed within one interval plus the time that the disk takes.
 
 import type { Clock } from '../clock.ts';
 
@@ -21,7 +21,9 @@ export class FlushScheduler {
   #cancelTimer: (() => void) | null = null;
   #running: Promise<void> | null = null;
 
-  /** More than `dirtyMax` marked logs (each keeps files open) are flushed before the interval ends. */
+  /**
+   * More than `dirtyMax` marked logs (each keeps files open) are flushed before the interval ends.
+   */
   constructor(options: {
     readonly clock: Clock;
     readonly intervalMs: number;

@@ -1,8 +1,8 @@
 // Appending: checks, the split into segments, the writes, and the way back when one fails.
 //
-// Owns: one append from the caller's buffer to the page cache. It knows nothing of durability but to
-// mark it. Invariant: the log's end moves only when all batches of an append have been written; after
-// a failed write the files are as before, or the log is marked as failed.
+// Owns: one append from the caller's buffer to the page cache. It knows nothing of durability but
+// to mark it. Invariant: the log's end moves only when all batches of an append have been written;
+// after a failed write the files are as before, or the log is marked as failed.
 
 import { nextOffset } from '../../protocol/record-batch.ts';
 import type { StorageError } from '../errors.ts';

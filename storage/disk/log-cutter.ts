@@ -1,9 +1,9 @@
 // Cutting a log at either end: truncation of the tail, deletion of the head.
 //
-// Owns: the order of steps that makes each cut safe at every crash point. Invariants: the checkpoint
-// lowers its promise before bytes go away, so that recovery never finds less than was promised; new
-// names are durable before anything relies on them; a crash half way leaves the old state, the new
-// one, or something between that recovery completes.
+// Owns: the order of steps that makes each cut safe at every crash point. Invariants: the
+// checkpoint lowers its promise before bytes go away, so that recovery never finds less than was
+// promised; new names are durable before anything relies on them; a crash half way leaves the old
+// state, the new one, or something between that recovery completes.
 
 import { lastOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';

@@ -48,7 +48,8 @@ export class LogDurability implements Flushable {
   }
 
   /**
-   * To be called when a write has ended, in the same turn in which the log's end moves: a flush that
+   * To be called when a write has ended, in the same turn in which the log's end moves: a flush
+     that
    * ran during the write must not count it as synced. Takes over the lease.
    */
   markWritten(path: string, lease: FileLease): void {

@@ -2,7 +2,8 @@
 //
 // Owns: the way from an offset to a slice of a segment file. It never decodes records. Invariants:
 // only whole batches below the end that was asked for are returned; bytes that should be there and
-// are not, or do not follow each other, are a StorageError; a truncation during a read starts it over.
+// are not, or do not follow each other, are a StorageError; a truncation during a read starts it
+// over.
 
 import {
   type BatchHeader,

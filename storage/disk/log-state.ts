@@ -1,8 +1,8 @@
 // What is known in memory about one log: its segments and everything derived from batch headers.
 //
-// Owns: start, end, durable end, hold, and from them what readers may see. It does no input or output.
-// Invariant: `visibleEnd` = the highest value that min(durableEnd, hold) has had since the last
-// truncation; listeners hear of each change of it or of the last stable offset, and only then.
+// Owns: start, end, durable end, hold, and from them what readers may see. It does no input or
+// output. Invariant: `visibleEnd` = the highest value that min(durableEnd, hold) has had since the
+// last truncation; listeners hear of each change of it or of the last stable offset, and only then.
 
 import { type BatchHeader, nextOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';

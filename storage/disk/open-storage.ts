@@ -68,7 +68,8 @@ function ignoreReport(): void {
 
 /**
  * Opens the mirror logs of a directory. A directory that is not what the state says, or that cannot
- * be written, gives a storage whose every use throws the reason (`refusal`), so that the service starts.
+ * be written, gives a storage whose every use throws the reason (`refusal`), so that the service
+   starts.
  * @throws StorageError LOCKED when another live process has the directory open
  */
 export async function openDiskStorage(options: DiskStorageOptions): Promise<OpenedStorage> {

@@ -1,7 +1,8 @@
 // The storage of a directory that is not the one that the state names.
 //
 // Owns: nothing but the reason. The service starts with it all the same, so that native topics work
-// and mirrors answer KAFKA_STORAGE_ERROR. Invariant: every use throws the reason; nothing is written.
+// and mirrors answer KAFKA_STORAGE_ERROR. Invariant: every use throws the reason; nothing is
+// written.
 
 import type { StorageError } from '../errors.ts';
 import type { LogId, MirrorLog, MirrorStorage, StorageUsage } from '../mirror-log.ts';

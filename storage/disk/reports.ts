@@ -7,7 +7,9 @@ import type { StorageError } from '../errors.ts';
 import type { LogId } from '../mirror-log.ts';
 
 export type StorageReport =
-  /** A torn or unsound tail above the durable end was cut; the source will be asked for it again. */
+  /**
+   * A torn or unsound tail above the durable end was cut; the source will be asked for it again.
+   */
   | {
       readonly kind: 'tail-cut';
       readonly id: LogId;

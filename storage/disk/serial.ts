@@ -1,7 +1,7 @@
 // One thing at a time, in the order of arrival.
 //
-// Owns: a queue of asynchronous steps. Invariant: a step begins only when the one before has settled,
-// and a step that failed does not stop the ones behind it.
+// Owns: a queue of asynchronous steps. Invariant: a step begins only when the one before has
+// settled, and a step that failed does not stop the ones behind it.
 
 export class Serial {
   #last: Promise<unknown> = Promise.resolve();

@@ -1,9 +1,10 @@
 // The sparse offset and time index of one segment, in memory.
 //
-// Owns: for about every 4 KiB of a segment, where a batch begins and the largest timestamp from there
-// to the next entry. It never reads the segment. Invariant: entries ascend in offset and position,
-// each names the exact base offset of the batch at its position, and the entry found for an offset is
-// at or before the batch that holds it. 16 bytes per entry, in typed arrays, without objects.
+// Owns: for about every 4 KiB of a segment, where a batch begins and the largest timestamp from
+// there to the next entry. It never reads the segment. Invariant: entries ascend in offset and
+// position, each names the exact base offset of the batch at its position, and the entry found for
+// an offset is at or before the batch that holds it. 16 bytes per entry, in typed arrays, without
+// objects.
 
 export interface IndexBlock {
   /** Where the block's first batch begins, and where the next block does (or the segment ends). */

@@ -1,8 +1,8 @@
 // Offsets by time: the first record at or after a timestamp, and the one with the largest.
 //
 // Owns: the narrowing from segment to index block to batch to record. Only the batch that holds the
-// answer is decompressed. Invariant: exact within what readers may see (log start to visible end), as
-// a broker answers, control records included; never a guess from batch headers alone.
+// answer is decompressed. Invariant: exact within what readers may see (log start to visible end),
+// as a broker answers, control records included; never a guess from batch headers alone.
 
 import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-batch.ts';
 import { openRecords } from '../../protocol/records.ts';
@@ -75,7 +75,8 @@ export class TimeLookup {
   }
 
   /**
-   * Blocks in the order of their upper bounds: a block that was looked at has an exact bound, and the
+   * Blocks in the order of their upper bounds: a block that was looked at has an exact bound, and
+     the
    * first exact one at the top is the answer. Nearly always one block is read.
    */
   async #largest(): Promise<TimestampOffset | null> {

@@ -1,8 +1,9 @@
 // Transactions of one log, from batch headers and control records: open, ended, aborted.
 //
-// Owns: what read_committed readers need (last stable offset, aborted list). It knows no files and no
-// records but end markers. Invariant: a transaction is open for readers until its marker is visible
-// to them, so the last stable offset never passes a transaction whose outcome they cannot see.
+// Owns: what read_committed readers need (last stable offset, aborted list). It knows no files and
+// no records but end markers. Invariant: a transaction is open for readers until its marker is
+// visible to them, so the last stable offset never passes a transaction whose outcome they cannot
+// see.
 
 import { type BatchHeader, isTransactional, lastOffset } from '../../protocol/record-batch.ts';
 import type { AbortedTransaction, OpenTransaction } from '../mirror-log.ts';
@@ -19,7 +20,9 @@ interface IndexedAbort extends AbortedTransaction {
 }
 
 export class TransactionTracker {
-  /** By producer id, in the order of first offsets, since a transaction enters with its first batch. */
+  /**
+   * By producer id, in the order of first offsets, since a transaction enters with its first batch.
+   */
   #open = new Map<bigint, OpenTransaction>();
   /** Ended, but the marker is not visible yet. In the order of markers. */
   #ended: EndedTransaction[] = [];

@@ -1,4 +1,5 @@
-// Kafka's own log-dump tool reads what the mirror log has written, and finds nothing to complain of.
+// Kafka's own log-dump tool reads what the mirror log has written, and finds nothing to complain
+// of.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';

@@ -75,7 +75,7 @@ test('files are read, written, cut and named as the contract says', async () => 
   });
 });
 
-test('a storage on real files is the same after a restart, and after its directory moved', async () => {
+test('a storage on real files survives a restart, and a move of its directory', async () => {
   await inTemporaryDirectory(async (parent) => {
     const directory = path.join(parent, 'data');
     const storage = await openReal(directory);

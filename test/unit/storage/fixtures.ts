@@ -1,4 +1,5 @@
-// One way to build what the tests of storage need; every option that a test sets is about that test.
+// One way to build what the tests of storage need; every option that a test sets is about that
+// test.
 
 import assert from 'node:assert/strict';
 import { buildBatch, buildControlBatch } from '../../../protocol/record-batch.ts';

@@ -1,10 +1,10 @@
 // A disk in memory that forgets, on a crash, what a real one may forget.
 //
-// Fault model: content of a file survives up to its last sync; each write or truncation after it may
-// be dropped, kept, or (a write) be kept in part, independently of the others. Names in a directory
-// survive up to its last sync; of the changes after it a prefix is kept, as a journal would. Every
-// step can be made the last one (`crashAfter`), and single operations can be made to fail.
-// Knows nothing of logs. All choices come from one seeded source.
+// Fault model: content of a file survives up to its last sync; each write or truncation after it
+// may be dropped, kept, or (a write) be kept in part, independently of the others. Names in a
+// directory survive up to its last sync; of the changes after it a prefix is kept, as a journal
+// would. Every step can be made the last one (`crashAfter`), and single operations can be made to
+// fail. Knows nothing of logs. All choices come from one seeded source.
 
 import {
   type DirectoryIdentity,

@@ -109,7 +109,7 @@ test('failover: ABORT batches above the hold stay unseen until it is lifted', as
   assert.equal((await log.abortedTransactions(0n, 3n)).length, 1);
 });
 
-test('a failed promotion cuts the ABORT batches off, and the transaction is open again', async () => {
+test('a failed promotion cuts ABORT batches off, and the transaction is open again', async () => {
   const { log } = await createTestLog();
   const data = dataBatch(0n, { producerId: 7n, records: 2, epoch: 3 });
   await appendDurably(log, data);
@@ -128,7 +128,7 @@ test('a failed promotion cuts the ABORT batches off, and the transaction is open
   assert.deepEqual(await log.abortedTransactions(0n, 3n), []);
 });
 
-test('R8: a hold survives a crash, so a restart does not bring ABORT batches to light', async () => {
+test('R8: a hold survives a crash, so a restart brings no ABORT batches to light', async () => {
   const before = await createTestLog();
   await appendDurably(before.log, dataBatch(0n, { producerId: 7n, epoch: 3 }));
   before.log.hold(1n);
