@@ -192,6 +192,7 @@ async function fetchPartition(
     const hint = { leaderId: session.services.linkNodeId, leaderEpoch };
     return setLeader(refusal(index, fenced), hint, header.apiVersion);
   }
+  if (place.isTruncating === true) return refusal(index, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   if (place.log === null) return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
   pass.logs.add(place.log);
   const bytesLeft = Math.min(request.maxBytes, responseBytesMax) - pass.bytes;

@@ -79,6 +79,7 @@ function mirrorPlace({ view }: Known, asked: PartitionAsked): Place {
   const current = mirrorLeaderEpoch(view, asked.partition);
   const errorCode = epochError(asked.currentLeaderEpoch, current);
   if (errorCode !== ErrorCode.NONE) return { kind: 'error', errorCode };
+  if (place.isTruncating === true) return notLeader;
   if (place.log === null) return { kind: 'error', errorCode: ErrorCode.KAFKA_STORAGE_ERROR };
   return { kind: 'mirror', topic: view.name, log: place.log };
 }

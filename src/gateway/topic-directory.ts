@@ -21,6 +21,11 @@ export interface PartitionView {
   readonly log: MirrorLog | null;
   /** While mirrored: the epoch in Metadata, from durable batches; never goes back. */
   readonly advertisedEpoch: VirtualEpoch;
+  /**
+   * A truncation at the source was followed and no batch of its new epoch is durable yet: answered
+   * 6, so that no client takes the lower end for an offset out of range (design §6).
+   */
+  readonly isTruncating?: boolean;
 }
 
 export interface TopicView {

@@ -1,5 +1,6 @@
-// What every part of the link layer is given: the state, the storage, the two clusters' clients, clock and
-// limits. Refuses to know how any of them is made, so that tests can put scripted ones in their place.
+// What every part of the link layer is given: the state, the storage, the two clusters' clients,
+// clock and limits. Refuses to know how any of them is made, so that tests can put scripted ones in
+// their place.
 import type { MirrorStorage } from '../../storage/mirror-log.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
@@ -14,7 +15,9 @@ export interface LinkClock {
 }
 
 export interface LinkLimits {
-  /** Largest Fetch response, per source broker; a link's `replica.fetch.response.max.bytes` wins. */
+  /**
+   * Largest Fetch response, per source broker; a link's `replica.fetch.response.max.bytes` wins.
+   */
   readonly fetchBytesMax: number;
   /** Largest share of one partition in it; a link's `replica.fetch.max.bytes` wins. */
   readonly fetchPartitionBytesMax: number;

@@ -1,7 +1,8 @@
-// Making a mirror: intent by name, shell, logs, then ACTIVE with id and timelines (design §4 "Gating"). Owns the
-// order of the steps and their repetition after a crash; refuses to know fetching. Invariants: the intent is
-// committed before the shell can exist, so that no producer slips into it; a topic of that name which is not
-// our empty shell is never touched, and stops being gated at once.
+// Making a mirror: intent by name, shell, logs, then ACTIVE with id and timelines (design §4
+// "Gating"). Owns the order of the steps and their repetition after a crash; refuses to know
+// fetching. Invariants: the intent is committed before the shell can exist, so that no producer
+// slips into it; a topic of that name which is not our empty shell is never touched, and stops
+// being gated at once.
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
@@ -47,7 +48,9 @@ export class MirrorCreator {
     this.#changes = parts.changes;
   }
 
-  /** Resolves when the mirror is ACTIVE, or PENDING_MIRROR when the destination's answer was lost. */
+  /**
+   * Resolves when the mirror is ACTIVE, or PENDING_MIRROR when the destination's answer was lost.
+   */
   async create(link: LinkRuntime, request: CreateMirror): Promise<string> {
     const name = request.mirrorTopic ?? `${link.settings.prefix}${request.sourceTopic}`;
     this.#checkNames(name, request.sourceTopic);

@@ -1,8 +1,8 @@
-// Failover: topics are switched at once, from any state, without their source. Owns the order (stop fetching,
-// flush, measure, record the cuts, ABORT batches, one state transaction, open) and its undoing. Refuses to
-// know commands' syntax. Invariants: a topic is failed over only by the committed state transaction; whatever
-// was prepared for one that was not committed is cut off before fetching goes on; one topic's failure never
-// stops the others.
+// Failover: topics are switched at once, from any state, without their source. Owns the order (stop
+// fetching, flush, measure, record the cuts, ABORT batches, one state transaction, open) and its
+// undoing. Refuses to know commands' syntax. Invariants: a topic is failed over only by the
+// committed state transaction; whatever was prepared for one that was not committed is cut off
+// before fetching goes on; one topic's failure never stops the others.
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord, ReceiptTopic, TopicRecord } from '../state/records.ts';
@@ -201,7 +201,9 @@ export class Failover {
     }
   }
 
-  /** Cuts on record, ABORT batches behind them. Returns the topics that are ready to be committed. */
+  /**
+   * Cuts on record, ABORT batches behind them. Returns the topics that are ready to be committed.
+   */
   async #closeTransactions(
     measured: readonly SwitchTopic[],
     actor: string,

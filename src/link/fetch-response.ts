@@ -1,7 +1,8 @@
-// What becomes of one partition's part of a Fetch answer: appended to its mirror log as bytes, or followed
-// (leader, log start, truncation), retried, or the topic is failed with a named cause. Records are never
-// decoded. Refuses to know sessions and loops. Invariants: one partition's trouble touches no other; nothing is
-// appended without a valid lease; a history that does not continue ours is never mixed into it.
+// What becomes of one partition's part of a Fetch answer: appended to its mirror log as bytes, or
+// followed (leader, log start, truncation), retried, or the topic is failed with a named cause.
+// Records are never decoded. Refuses to know sessions and loops. Invariants: one partition's
+// trouble touches no other; nothing is appended without a valid lease; a history that does not
+// continue ours is never mixed into it.
 import type { PartitionData } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, errorName, forEachBatch, ProtocolError } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
@@ -144,7 +145,10 @@ function onError(
   feed.fail(`source answers ${name}`, nowMs, deniedErrors.has(errorCode) ? 2_000 : 100);
 }
 
-/** The source's history parts from ours: proved by epochs, followed as long as it stays within what we have. */
+/**
+ * The source's history parts from ours: proved by epochs, followed as long as it stays within what
+ * we have.
+ */
 async function truncate(
   feed: PartitionFeed,
   diverging: { readonly epoch: number; readonly endOffset: bigint },
@@ -161,13 +165,14 @@ async function truncate(
     link.failTopic(feed.topic, {
       code: 'UNEXPECTED_TRUNCATION',
       message:
-        `${place}: the source's epoch ${diverging.epoch} ends at ${diverging.endOffset}, which cannot be ` +
-        `followed in a mirror that holds [${log.logStart}, ${log.end})`,
+        `${place}: the source's epoch ${diverging.epoch} ends at ${diverging.endOffset}, ` +
+        `which cannot be followed in a mirror that holds [${log.logStart}, ${log.end})`,
     });
     return;
   }
   if (!link.mayAct()) return;
   const end = log.end;
+  link.truncating(feed.topic, feed.partition);
   try {
     await log.truncate(common);
   } catch (error) {

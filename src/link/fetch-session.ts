@@ -1,6 +1,7 @@
-// The bookkeeping of one incremental fetch session (KIP-227) with one source broker: what the broker knows of
-// us, and the smallest request that brings it up to date. Pure. Refuses to know logs and sockets.
-// Invariant: the broker's view after a request equals what was wanted; in doubt the next request is a full one.
+// The bookkeeping of one incremental fetch session (KIP-227) with one source broker: what the
+// broker knows of us, and the smallest request that brings it up to date. Pure. Refuses to know
+// logs and sockets. Invariant: the broker's view after a request equals what was wanted; in doubt
+// the next request is a full one.
 import {
   createFetchPartition,
   createFetchRequest,
@@ -102,7 +103,10 @@ export class FetchSession {
     );
   }
 
-  /** Takes the answer's top level. False: the answer carries nothing and the next request is a full one. */
+  /**
+   * Takes the answer's top level. False: the answer carries nothing and the next request is a full
+   * one.
+   */
   received(answer: { readonly errorCode: number; readonly sessionId: number }): boolean {
     if (answer.errorCode !== ErrorCode.NONE) {
       this.reset();

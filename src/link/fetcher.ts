@@ -1,7 +1,8 @@
-// The fetch loop for one source broker: one long poll at a time on its own connection, over a fetch session,
-// for all partitions that the broker leads. Refuses to know what an answer means for a partition
-// (fetch-response.ts). Invariants: at most one answer of bounded size is held; a broker that does not answer
-// is tried for ever with a growing delay; a partition that cannot be fetched is left out, not waited for.
+// The fetch loop for one source broker: one long poll at a time on its own connection, over a fetch
+// session, for all partitions that the broker leads. Refuses to know what an answer means for a
+// partition (fetch-response.ts). Invariants: at most one answer of bounded size is held; a broker
+// that does not answer is tried for ever with a growing delay; a partition that cannot be fetched
+// is left out, not waited for.
 import type { FetchResponse, PartitionData } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi } from '../cluster/apis.ts';
@@ -96,7 +97,10 @@ export class BrokerFetcher {
     }
   }
 
-  /** Without a session the broker fills the answer in the order of the request: everyone comes first once. */
+  /**
+   * Without a session the broker fills the answer in the order of the request: everyone comes first
+   * once.
+   */
   #inTurn(feeds: readonly PartitionFeed[]): readonly PartitionFeed[] {
     if (this.#session.isIncremental) return feeds;
     const first = this.#turn++ % feeds.length;

@@ -1,6 +1,7 @@
-// Partition growth: the source has more partitions than the mirror. Owns the order of the steps, each of which
-// can be repeated: starts at the source, the shell grown, logs made, the state committed. Invariant: a new
-// partition is a mirror from birth (gating is per topic), and is fetched from the source's first offset.
+// Partition growth: the source has more partitions than the mirror. Owns the order of the steps,
+// each of which can be repeated: starts at the source, the shell grown, logs made, the state
+// committed. Invariant: a new partition is a mirror from birth (gating is per topic), and is
+// fetched from the source's first offset.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
 import type { TopicRecord } from '../state/records.ts';
@@ -54,7 +55,10 @@ export interface Growth {
   readonly source: Cluster;
 }
 
-/** @throws ClusterError, StateError, StorageError, LinkError: the next look at the source tries again */
+/**
+ * @throws ClusterError, StateError, StorageError, LinkError: the next look at the source tries
+ * again
+ */
 export async function growMirror(
   { context, topics, changes, source }: Growth,
   record: TopicRecord,

@@ -1,6 +1,7 @@
-// How far a mirror partition is behind its source: records, seconds, STALLED, and when it last had all that
-// the source had reported. Pure arithmetic over observations; the caller brings the clock. Invariant: what was
-// not seen lately is UNKNOWN (null), never 0, and lag without progress is STALLED, never healthy.
+// How far a mirror partition is behind its source: records, seconds, STALLED, and when it last had
+// all that the source had reported. Pure arithmetic over observations; the caller brings the clock.
+// Invariant: what was not seen lately is UNKNOWN (null), never 0, and lag without progress is
+// STALLED, never healthy.
 
 interface SeenEnd {
   readonly offset: bigint;

@@ -1,6 +1,6 @@
-// The partitions that a link fetches and the fetchers that do it: one per source broker. Owns who fetches
-// what; refuses to know states and metadata requests. Invariant: a topic that is held or stopped has no feed
-// that can append, and its lag is remembered over stops.
+// The partitions that a link fetches and the fetchers that do it: one per source broker. Owns who
+// fetches what; refuses to know states and metadata requests. Invariant: a topic that is held or
+// stopped has no feed that can append, and its lag is remembered over stops.
 import type { TopicInfo } from '../cluster/cluster.ts';
 import type { LinkClock } from './context.ts';
 import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
@@ -45,7 +45,10 @@ export class LinkFeeds {
     return this.#held.has(topic);
   }
 
-  /** Makes the feeds of a topic that is to be fetched. True: there are new ones, which have no leader yet. */
+  /**
+   * Makes the feeds of a topic that is to be fetched. True: there are new ones, which have no
+   * leader yet.
+   */
   start(topic: MirrorTopic, info: TopicInfo | undefined): boolean {
     const { record } = topic;
     if (this.#held.has(record.name)) return false;

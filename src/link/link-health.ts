@@ -1,5 +1,6 @@
-// Whether a link's source answers, and if not, why, in Cluster Linking's names. Owns contact times; refuses to
-// know what was asked. Invariant: a lost source is told once when it is lost and once when it is back.
+// Whether a link's source answers, and if not, why, in Cluster Linking's names. Owns contact times;
+// refuses to know what was asked. Invariant: a lost source is told once when it is lost and once
+// when it is back.
 import { ClusterError } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkClock } from './context.ts';
@@ -65,7 +66,8 @@ export class LinkHealth {
     this.#isTold = true;
     this.#events.warn(
       'link_unavailable',
-      `The source of link '${this.#link}' has not answered for ${this.#lostAfterMs} ms: ${messageOf(error)}`,
+      `The source of link '${this.#link}' has not answered for ${this.#lostAfterMs} ms: ` +
+        messageOf(error),
       { link: this.#link, error: linkErrorName(error) },
     );
   }

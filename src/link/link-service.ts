@@ -1,6 +1,6 @@
-// The commands on links and mirrors, as the admin API calls them. Owns the checks that come before a command
-// and the rows that come after; refuses to know how fetching, promotion and failover work. Invariant: every
-// error is a LinkError with a code, and a topic's failure is in its own row.
+// The commands on links and mirrors, as the admin API calls them. Owns the checks that come before
+// a command and the rows that come after; refuses to know how fetching, promotion and failover
+// work. Invariant: every error is a LinkError with a code, and a topic's failure is in its own row.
 import { randomBytes } from 'node:crypto';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
@@ -315,7 +315,10 @@ export class LinkServiceImpl implements LinkService {
     };
   }
 
-  /** Offsets that were clamped to the old end are written once more; bounded, since it is a service only. */
+  /**
+   * Offsets that were clamped to the old end are written once more; bounded, since it is a service
+   * only.
+   */
   async #finishGroups(names: readonly string[]): Promise<void> {
     const byLink = new Map<string, string[]>();
     for (const name of names) {

@@ -1,6 +1,6 @@
-// The settings of a link: which there are, what they mean, which values this version can honour. Pure.
-// Refuses to know how a source is connected. Invariant: a setting that would be ignored is refused by name,
-// and no secret is ever part of an error or accepted inline.
+// The settings of a link: which there are, what they mean, which values this version can honour.
+// Pure. Refuses to know how a source is connected. Invariant: a setting that would be ignored is
+// refused by name, and no secret is ever part of an error or accepted inline.
 import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
 import { LinkError } from './service.ts';
 

@@ -1,7 +1,8 @@
-// One link at work: its connection to the source, the look at the source's metadata every two seconds, the
-// feeds of its topics, its health. Owns nothing durable: the record and the topics' records are the truth, and
-// this follows them. Refuses to know commands. Invariant: nothing is appended or changed without a valid
-// lease, while the link is paused, or from a cluster that is not the link's source.
+// One link at work: its connection to the source, the look at the source's metadata every two
+// seconds, the feeds of its topics, its health. Owns nothing durable: the record and the topics'
+// records are the truth, and this follows them. Refuses to know commands. Invariant: nothing is
+// appended or changed without a valid lease, while the link is paused, or from a cluster that is
+// not the link's source.
 import { type BrokerInfo, type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkRecord, MirrorError, TopicRecord } from '../state/records.ts';
@@ -184,6 +185,10 @@ export class LinkRuntime implements FeedLink {
       await this.feeds.stop(name);
       await this.#commitFailure(name, error);
     });
+  }
+
+  truncating(topic: string, partition: number): void {
+    this.#topics.noteTruncation(topic, partition);
   }
 
   refreshMetadata(): void {

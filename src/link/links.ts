@@ -1,6 +1,7 @@
-// All links of the state at work, and the commands on links themselves: create, alter, delete. Owns the
-// runtimes, which follow the link records; refuses to know mirrors' commands. Invariants: a link's source is
-// tried and its cluster id checked before the link is stored or its connection settings change.
+// All links of the state at work, and the commands on links themselves: create, alter, delete. Owns
+// the runtimes, which follow the link records; refuses to know mirrors' commands. Invariants: a
+// link's source is tried and its cluster id checked before the link is stored or its connection
+// settings change.
 import { randomBytes } from 'node:crypto';
 import { uuidFromBytes } from '../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';

@@ -1,10 +1,11 @@
-// The state machine of a mirror topic: states x events -> next state, in one literal. The only place where
-// transitions are decided; pure. Refuses to know what a transition does. Invariant: a pair that is not in the
-// table is refused, never guessed, and STOPPED is never left (reverse and restore come later).
+// The state machine of a mirror topic: states x events -> next state, in one literal. The only
+// place where transitions are decided; pure. Refuses to know what a transition does. Invariant: a
+// pair that is not in the table is refused, never guessed, and STOPPED is never left (reverse and
+// restore come later).
 //
-// Only some states are stored: PENDING_MIRROR, ACTIVE, PAUSED, FAILED, PENDING_STOPPED, STOPPED. The others
-// follow from the link (paused, failed, gone, source lost) and are shown on top, by the same table, so that a
-// link with thousands of topics is paused by one record.
+// Only some states are stored: PENDING_MIRROR, ACTIVE, PAUSED, FAILED, PENDING_STOPPED, STOPPED.
+// The others follow from the link (paused, failed, gone, source lost) and are shown on top, by the
+// same table, so that a link with thousands of topics is paused by one record.
 import type { MirrorState } from '../state/records.ts';
 
 export type MirrorEvent =

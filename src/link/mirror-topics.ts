@@ -1,7 +1,8 @@
-// The gateway's TopicDirectory: every topic of the state with its open mirror logs, as synchronous look-ups.
-// Owns the open logs and the in-memory phases; refuses to know links, sources and how states change.
-// Invariants: the advertised epoch of a partition never goes back; a log that should be there and cannot be
-// opened is null and an event, never an absence; ABORT batches of an uncommitted switch are never visible.
+// The gateway's TopicDirectory: every topic of the state with its open mirror logs, as synchronous
+// look-ups. Owns the open logs and the in-memory phases; refuses to know links, sources and how
+// states change. Invariants: the advertised epoch of a partition never goes back; a log that should
+// be there and cannot be opened is null and an event, never an absence; ABORT batches of an
+// uncommitted switch are never visible.
 import type { LogId, MirrorLog, MirrorStorage } from '../../storage/mirror-log.ts';
 import type {
   PartitionView,
@@ -31,23 +32,36 @@ class MirrorPartitionView implements PartitionView {
   readonly timeline: Timeline;
   readonly log: MirrorLog | null;
   #highestEpoch: number;
+  /** The highest epoch when the log was truncated; null when it never was, or is over it. */
+  #truncatedEpoch: number | null;
 
   constructor(parts: {
     partition: number;
     timeline: Timeline;
     log: MirrorLog | null;
-    highestEpoch: number;
+    before: MirrorPartitionView | undefined;
   }) {
     this.partition = parts.partition;
     this.timeline = parts.timeline;
     this.log = parts.log;
-    this.#highestEpoch = parts.highestEpoch;
+    this.#highestEpoch = parts.before?.advertisedEpoch ?? 0;
+    this.#truncatedEpoch = parts.before?.isTruncating === true ? this.#highestEpoch : null;
   }
 
   get advertisedEpoch(): VirtualEpoch {
     const visible = this.log?.visibleEpoch ?? -1;
     if (visible > this.#highestEpoch) this.#highestEpoch = visible;
     return virtualEpoch(this.#highestEpoch);
+  }
+
+  get isTruncating(): boolean {
+    if (this.#truncatedEpoch === null) return false;
+    if ((this.log?.visibleEpoch ?? -1) > this.#truncatedEpoch) this.#truncatedEpoch = null;
+    return this.#truncatedEpoch !== null;
+  }
+
+  noteTruncation(): void {
+    this.#truncatedEpoch = this.advertisedEpoch;
   }
 }
 
@@ -88,6 +102,10 @@ export class MirrorTopic implements TopicView {
     return this.#partitions[index];
   }
 
+  noteTruncation(index: number): void {
+    this.#partitions[index]?.noteTruncation();
+  }
+
   get partitions(): readonly PartitionView[] {
     return this.#partitions;
   }
@@ -104,7 +122,7 @@ export class MirrorTopic implements TopicView {
           partition,
           timeline,
           log: topicId === null ? null : logOf({ topicId, partition }),
-          highestEpoch: before[partition]?.advertisedEpoch ?? 0,
+          before: before[partition],
         }),
     );
   }
@@ -175,7 +193,10 @@ export class MirrorTopics implements TopicDirectory {
     return this.#logs.get(logKey(id)) ?? null;
   }
 
-  /** Creates the log of a partition that is about to be committed, so that no view is ever without it. */
+  /**
+   * Creates the log of a partition that is about to be committed, so that no view is ever without
+   * it.
+   */
   async createLog(id: LogId, logStart: bigint): Promise<MirrorLog> {
     const log = await this.#storage.create(id, logStart);
     this.#logs.set(logKey(id), log);
@@ -197,7 +218,18 @@ export class MirrorTopics implements TopicDirectory {
     this.#tell(name);
   }
 
-  /** For changes that the state does not announce: a commit in doubt, or one whose doubt is over. */
+  /**
+   * The partition's log is about to lose its tail: clients are sent away until the new epoch is
+   * here.
+   */
+  noteTruncation(name: string, partition: number): void {
+    this.#topics.get(name)?.noteTruncation(partition);
+    this.#tell(name);
+  }
+
+  /**
+   * For changes that the state does not announce: a commit in doubt, or one whose doubt is over.
+   */
   touch(name: string): void {
     this.#tell(name);
   }
@@ -218,7 +250,9 @@ export class MirrorTopics implements TopicDirectory {
     if (unopened.length > 0 && this.#isOpened) this.#openLate(unopened);
   }
 
-  /** Records that came from elsewhere (another owner, an import): their logs are opened behind them. */
+  /**
+   * Records that came from elsewhere (another owner, an import): their logs are opened behind them.
+   */
   #openLate(records: readonly TopicRecord[]): void {
     this.#openMissing(records)
       .then(() => {

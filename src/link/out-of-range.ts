@@ -1,6 +1,7 @@
-// A partition whose next offset the source does not have. Finds out why, at the leader, and decides: moved
-// start of a still empty mirror, lost history, an end below ours, or only forgotten epochs. Refuses to know
-// fetch loops. Invariant: history is never skipped in silence, and only what is proved is followed.
+// A partition whose next offset the source does not have. Finds out why, at the leader, and
+// decides: moved start of a still empty mirror, lost history, an end below ours, or only forgotten
+// epochs. Refuses to know fetch loops. Invariant: history is never skipped in silence, and only
+// what is proved is followed.
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
@@ -49,7 +50,9 @@ export async function resolveOutOfRange(
   if (log.end > latest) {
     link.failTopic(feed.topic, {
       code: 'UNEXPECTED_TRUNCATION',
-      message: `${place}: the source ends at ${latest}, the mirror at ${log.end}, and no epoch proves why`,
+      message:
+        `${place}: the source ends at ${latest}, the mirror at ${log.end}, ` +
+        'and no epoch proves why',
     });
   } else if (log.end >= earliest) {
     forgottenEpochs(feed, link, range);
@@ -58,14 +61,16 @@ export async function resolveOutOfRange(
   } else {
     link.failTopic(feed.topic, {
       code: 'LOST_HISTORY',
-      message: `${place}: offsets [${log.end}, ${earliest}) were gone from the source before they were read`,
+      message:
+        `${place}: offsets [${log.end}, ${earliest}) were gone from the source ` +
+        'before they were read',
     });
   }
 }
 
 /**
- * Our end is within the source's range, but the source cannot say where our last epoch ended: only right when
- * it holds nothing below our end any more.
+ * Our end is within the source's range, but the source cannot say where our last epoch ended: only
+ * right when it holds nothing below our end any more.
  */
 function forgottenEpochs(feed: PartitionFeed, link: FeedLink, range: Range): void {
   const { log } = feed;
@@ -77,8 +82,8 @@ function forgottenEpochs(feed: PartitionFeed, link: FeedLink, range: Range): voi
   link.failTopic(feed.topic, {
     code: 'UNEXPECTED_TRUNCATION',
     message:
-      `${feed.topic}-${feed.partition}: the source holds [${range.earliest}, ${range.latest}) and does not ` +
-      `know the mirror's last epoch ${log.lastEpoch}`,
+      `${feed.topic}-${feed.partition}: the source holds [${range.earliest}, ${range.latest}) ` +
+      `and does not know the mirror's last epoch ${log.lastEpoch}`,
   });
 }
 
@@ -107,7 +112,8 @@ async function moveEmptyStart(
       if (from >= start) return;
       link.events.warn(
         'mirror_start_moved',
-        `${feed.topic}-${feed.partition}: offsets [${from}, ${start}) were gone before mirroring began`,
+        `${feed.topic}-${feed.partition}: offsets [${from}, ${start}) were gone before ` +
+          'mirroring began',
         { topic: feed.topic, partition: feed.partition, link: link.name },
       );
     });

@@ -1,6 +1,6 @@
-// One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it may be
-// fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has resolved nothing is
-// appended to its log any more by the fetcher.
+// One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it
+// may be fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has
+// resolved nothing is appended to its log any more by the fetcher.
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
@@ -23,7 +23,10 @@ export class PartitionFeed {
   isSuspended = false;
   /** The source's own epoch history no longer reaches our last epoch: sent as -1 once. */
   omitsLastEpoch = false;
-  /** An empty log whose source starts inside a batch: fetched from here, although the batch begins lower. */
+  /**
+   * An empty log whose source starts inside a batch: fetched from here, although the batch begins
+   * lower.
+   */
   startOverride: bigint | null = null;
   #failures = 0;
   #cause: string | null = null;

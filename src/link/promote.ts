@@ -1,7 +1,8 @@
-// Promotion: a mirror becomes an ordinary topic with nothing lost. One run per topic: draining until lag is
-// zero twice and no transaction is open, group offsets final, then a short switch in which writers are held and
-// everything is confirmed once more. Refuses to know commands' syntax. Invariants: it switches only on ends
-// read at the source after fetching has stopped; it ends by its deadline; a restart goes on with it.
+// Promotion: a mirror becomes an ordinary topic with nothing lost. One run per topic: draining
+// until lag is zero twice and no transaction is open, group offsets final, then a short switch in
+// which writers are held and everything is confirmed once more. Refuses to know commands' syntax.
+// Invariants: it switches only on ends read at the source after fetching has stopped; it ends by
+// its deadline; a restart goes on with it.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
@@ -32,7 +33,9 @@ export interface PromotionParts {
   readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
   readonly link: (name: string) => LinkRuntime | undefined;
-  /** Brings the groups' offsets of a topic up to the source's; what it returns stands in the way. */
+  /**
+   * Brings the groups' offsets of a topic up to the source's; what it returns stands in the way.
+   */
   readonly finalGroups: (link: string, topic: string) => Promise<readonly Blocking[]>;
   readonly receiptId: () => string;
 }
@@ -262,7 +265,9 @@ function openTransactions(topic: MirrorTopic): readonly Blocking[] {
   return topic.partitions.flatMap(({ partition, log }) =>
     (log?.openTransactions() ?? []).map(({ producerId, firstOffset }) => ({
       code: 'OPEN_TRANSACTION',
-      message: `partition ${partition}: transaction of producer ${producerId} open since offset ${firstOffset}`,
+      message:
+        `partition ${partition}: transaction of producer ${producerId} ` +
+        `open since offset ${firstOffset}`,
     })),
   );
 }

@@ -1,6 +1,7 @@
-// The shell topic of a mirror in the destination: made, grown, deleted, measured. Owns these admin calls and
-// their error codes; refuses to know states and links. Invariant: a call whose outcome is unknown is reported
-// as such (ClusterError) and never taken for done; only control batches may be in a shell.
+// The shell topic of a mirror in the destination: made, grown, deleted, measured. Owns these admin
+// calls and their error codes; refuses to know states and links. Invariant: a call whose outcome is
+// unknown is reported as such (ClusterError) and never taken for done; only control batches may be
+// in a shell.
 import {
   createCreatePartitionsRequest,
   createCreatePartitionsTopic,
@@ -213,8 +214,9 @@ interface WrittenShell {
 }
 
 /**
- * Reads n and the leaders' epochs of many shells. Only markers of refused transactions may be in [0, n): a
- * shell with records is refused with their count. `verified` remembers how far shells were looked through.
+ * Reads n and the leaders' epochs of many shells. Only markers of refused transactions may be in
+ * [0, n): a shell with records is refused with their count. `verified` remembers how far shells
+ * were looked through.
  * @throws ClusterError when the destination does not answer at all
  */
 export async function measureShells(

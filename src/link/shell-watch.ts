@@ -1,6 +1,7 @@
-// The regular look at the shells in the destination, and what else has to be taken up again from time to time:
-// creations, promotions and failovers that a crash or a lost answer left behind. Refuses to know how each is
-// done. Invariant: a shell that is gone or written to is told within seconds; one stale answer decides nothing.
+// The regular look at the shells in the destination, and what else has to be taken up again from
+// time to time: creations, promotions and failovers that a crash or a lost answer left behind.
+// Refuses to know how each is done. Invariant: a shell that is gone or written to is told within
+// seconds; one stale answer decides nothing.
 import { ErrorCode } from '../../protocol/index.ts';
 import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { MirrorError, TopicRecord } from '../state/records.ts';

@@ -1,5 +1,6 @@
-// Small waiting aids of the link layer's loops: a signal that ends a wait early, and a lock per name.
-// They refuse to know what is waited for. Invariant: a wait always ends, by notice, time or close.
+// Small waiting aids of the link layer's loops: a signal that ends a wait early, and a lock per
+// name. They refuse to know what is waited for. Invariant: a wait always ends, by notice, time or
+// close.
 
 /** One waiter or several; `notify` wakes all of them, or makes the next wait return at once. */
 export class Signal {

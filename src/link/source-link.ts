@@ -1,5 +1,5 @@
-// What a fetcher and its helpers may ask of the link that they work for. The link implements it; tests put a
-// scripted one in its place.
+// What a fetcher and its helpers may ask of the link that they work for. The link implements it;
+// tests put a scripted one in its place.
 import type { Cluster } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { MirrorError } from '../state/records.ts';
@@ -13,6 +13,8 @@ export interface FeedLink {
   mayAct(): boolean;
   /** The mirror cannot go on: its fetching stops now, the state follows. */
   failTopic(topic: string, error: MirrorError): void;
+  /** A tail is about to be cut: readers must not take the lower end for an offset out of range. */
+  truncating(topic: string, partition: number): void;
   refreshMetadata(): void;
   knowsNode(nodeId: number): boolean;
   /** The feed's leader has changed: another fetcher has it now. */

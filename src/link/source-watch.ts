@@ -1,6 +1,6 @@
-// What a source's metadata means for its mirrors: gone, recreated, shrunk, grown, or as it should be. Pure.
-// Refuses to know how metadata is read and what follows. Invariant: a topic that is not provably the one that
-// was mirrored is never followed.
+// What a source's metadata means for its mirrors: gone, recreated, shrunk, grown, or as it should
+// be. Pure. Refuses to know how metadata is read and what follows. Invariant: a topic that is not
+// provably the one that was mirrored is never followed.
 import { ErrorCode, errorName, zeroUuid } from '../../protocol/index.ts';
 import type { TopicInfo } from '../cluster/cluster.ts';
 import type { MirrorError, TopicRecord } from '../state/records.ts';
@@ -40,7 +40,8 @@ export function examine(record: TopicRecord, info: TopicInfo | undefined): Findi
   if (found < mirrored) {
     const error: MirrorError = {
       code: 'SOURCE_PARTITIONS_DECREASED',
-      message: `Source topic '${record.sourceTopic}' has ${found} partitions, the mirror ${mirrored}`,
+      message:
+        `Source topic '${record.sourceTopic}' has ${found} partitions, ` + `the mirror ${mirrored}`,
     };
     return { kind: hasIds ? 'shrunk' : 'failed', error };
   }

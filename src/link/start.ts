@@ -1,6 +1,7 @@
-// Puts the link layer together: directory, links with their tasks, commands, and the regular look at what was
-// left behind. Owns the order of start and stop; refuses to know anything else. Invariant: the directory has
-// opened every log (and hides what an uncommitted switch appended) before a link or a client is served.
+// Puts the link layer together: directory, links with their tasks, commands, and the regular look
+// at what was left behind. Owns the order of start and stop; refuses to know anything else.
+// Invariant: the directory has opened every log (and hides what an uncommitted switch appended)
+// before a link or a client is served.
 import type { MirrorStorage } from '../../storage/mirror-log.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import type { TopicDirectory } from '../gateway/topic-directory.ts';

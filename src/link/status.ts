@@ -1,6 +1,6 @@
-// How links and mirrors are shown: states seen through their link, partitions with lag, what blocks. Owns no
-// data; refuses to change any. Invariant: what is not known is null or -1, never 0, and a partition that does
-// not move although it should is never shown as healthy.
+// How links and mirrors are shown: states seen through their link, partitions with lag, what
+// blocks. Owns no data; refuses to change any. Invariant: what is not known is null or -1, never 0,
+// and a partition that does not move although it should is never shown as healthy.
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
@@ -108,7 +108,9 @@ export function linkStatus(
   };
 }
 
-/** The worst partition decides; null while one has never been complete, or there is nothing to lose. */
+/**
+ * The worst partition decides; null while one has never been complete, or there is nothing to lose.
+ */
 function rpoSeconds(
   link: LinkRuntime,
   topics: readonly MirrorTopic[],

@@ -1,6 +1,7 @@
-// How topic records change: one change per topic at a time, decided by the state table on the record as it is
-// then, committed, and told as an event with its actor. Refuses to know what changes mean for logs and
-// fetchers. Invariant: a commit whose answer was lost is neither success nor failure until the state was read.
+// How topic records change: one change per topic at a time, decided by the state table on the
+// record as it is then, committed, and told as an event with its actor. Refuses to know what
+// changes mean for logs and fetchers. Invariant: a commit whose answer was lost is neither success
+// nor failure until the state was read.
 import { isDeepStrictEqual } from 'node:util';
 import type { Events } from '../observe/events.ts';
 import type { MirrorError, TopicRecord } from '../state/records.ts';
@@ -63,7 +64,7 @@ export class TopicChanges {
 
   /**
    * Commits; when the answer is lost, waits until the state has been read again.
-   * @throws StateError NOT_OWNER, UNAVAILABLE: certainly not committed. IN_DOUBT only while closing.
+   * @throws StateError NOT_OWNER, UNAVAILABLE: certainly not committed. IN_DOUBT: while closing
    */
   async commit(changes: readonly StateChange[]): Promise<void> {
     try {

@@ -1,6 +1,7 @@
 // Which configs a shell topic takes from its source when it is made. Pure. Refuses to know brokers.
-// Invariant: nothing that could weaken or block the destination's own replication is ever copied, and a
-// compacted shell keeps its tombstones for ever, or a deleted key of the copy could come back.
+// Invariant: nothing that could weaken or block the destination's own replication is ever copied,
+// and a compacted shell keeps its tombstones for ever, or a deleted key of the copy could come
+// back.
 
 /** Cluster Linking's lists, without what older or newer brokers do not have. */
 export const alwaysSynced: readonly string[] = [
@@ -53,8 +54,8 @@ export interface SourceConfig {
 }
 
 /**
- * The configs of a new shell. Of the always-synced keys the source's effective value is taken, whatever it
- * comes from; of the others what somebody set, on the topic or its brokers.
+ * The configs of a new shell. Of the always-synced keys the source's effective value is taken,
+ * whatever it comes from; of the others what somebody set, on the topic or its brokers.
  */
 export function shellConfigs(
   source: readonly SourceConfig[],

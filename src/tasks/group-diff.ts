@@ -1,7 +1,8 @@
-// What is to become of one committed offset of one group: the decision of the group task, from the source's
-// commit, the mirror's end, what the destination has and what we wrote last. Pure. Refuses to know how offsets
-// are read and written. Invariants (design §8): never above the mirror's durable end; never raised to a start;
-// a group that moved at the destination by itself is not rewound; idle offsets are renewed before they expire.
+// What is to become of one committed offset of one group: the decision of the group task, from the
+// source's commit, the mirror's end, what the destination has and what we wrote last. Pure. Refuses
+// to know how offsets are read and written. Invariants (design §8): never above the mirror's
+// durable end; never raised to a start; a group that moved at the destination by itself is not
+// rewound; idle offsets are renewed before they expire.
 
 export interface Position {
   readonly offset: bigint;

@@ -1,7 +1,8 @@
-// Reading and writing the committed offsets of many groups of one cluster: listing, coordinators, batches.
-// Owns the differences between broker versions; refuses to know what the offsets are compared with. Invariants:
-// only OffsetCommit with generation -1 and without a member is ever sent, which brokers accept for groups
-// without members only; a group that could not be read has an error, never an empty set of offsets.
+// Reading and writing the committed offsets of many groups of one cluster: listing, coordinators,
+// batches. Owns the differences between broker versions; refuses to know what the offsets are
+// compared with. Invariants: only OffsetCommit with generation -1 and without a member is ever
+// sent, which brokers accept for groups without members only; a group that could not be read has an
+// error, never an empty set of offsets.
 import { createFindCoordinatorRequest } from '../../protocol/generated/find-coordinator-request.ts';
 import { createListGroupsRequest } from '../../protocol/generated/list-groups-request.ts';
 import {

@@ -1,7 +1,7 @@
-// The writing half of the group task: reads what the destination has, decides per partition, commits, reads
-// back, and keeps what was written last and why a group is left alone. Refuses to know sources. Invariants:
-// no request that changes something without a valid lease; the offsets compared with are at most 100 ms old;
-// a live group is named and not tried again for a while.
+// The writing half of the group task: reads what the destination has, decides per partition,
+// commits, reads back, and keeps what was written last and why a group is left alone. Refuses to
+// know sources. Invariants: no request that changes something without a valid lease; the offsets
+// compared with are at most 100 ms old; a live group is named and not tried again for a while.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { GroupStatus } from '../link/service.ts';

@@ -1,8 +1,8 @@
-// The group task of a link: committed offsets of groups on the source go to the destination every second, for
-// mirrored topics only. Owns the rounds and what was written last; refuses to decide (group-diff.ts) and to
-// speak Kafka (group-offsets.ts). Invariants (R5, R12, R16): offsets are compared with what the destination
-// has at most 100 ms before they are written; nothing is written without a valid lease, nor to a live group;
-// what was written is read back.
+// The group task of a link: committed offsets of groups on the source go to the destination every
+// second, for mirrored topics only. Owns the rounds and what was written last; refuses to decide
+// (group-diff.ts) and to speak Kafka (group-offsets.ts). Invariants (R5, R12, R16): offsets are
+// compared with what the destination has at most 100 ms before they are written; nothing is written
+// without a valid lease, nor to a live group; what was written is read back.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
@@ -96,7 +96,10 @@ export class GroupSync {
     return this.#exclusively(() => this.#round({ topic, requireStable: true }));
   }
 
-  /** After a switch: offsets clamped to an older end are written again, from what is known of the source. */
+  /**
+   * After a switch: offsets clamped to an older end are written again, from what is known of the
+   * source.
+   */
   async finish(topics: readonly string[], limitMs: number): Promise<void> {
     if (!this.#link.settings.offsetSync.enabled) return;
     const wanted = new Set(topics);

@@ -1,8 +1,9 @@
-// The link layer between two real clusters, without gateway and admin API: what the tests of links share.
+// The link layer between two real clusters, without gateway and admin API: what the tests of links
+// share.
 //
-// Owns: opening and closing state, storage and links over two clusters, as often as a test restarts them, and
-// small producers and admin calls of our own. Refuses to know what is tested.
-// Invariant: a world that is closed leaves nothing behind but its state topic.
+// Owns: opening and closing state, storage and links over two clusters, as often as a test restarts
+// them, and small producers and admin calls of our own. Refuses to know what is tested. Invariant:
+// a world that is closed leaves nothing behind but its state topic.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';

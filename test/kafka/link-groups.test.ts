@@ -1,5 +1,5 @@
-// Committed offsets of groups on real brokers: followed every second, bounded by the mirror's end, left alone
-// where they are live or have moved, renewed before they expire, exact at a switch.
+// Committed offsets of groups on real brokers: followed every second, bounded by the mirror's end,
+// left alone where they are live or have moved, renewed before they expire, exact at a switch.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Kafka, logLevel } from 'kafkajs';

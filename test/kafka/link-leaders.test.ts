@@ -1,5 +1,5 @@
-// A source of several brokers: leaders move and die, and one comes back with less than it had. Broker 1 is
-// also the controller, so that topics live on 2 and 3.
+// A source of several brokers: leaders move and die, and one comes back with less than it had.
+// Broker 1 is also the controller, so that topics live on 2 and 3.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import {

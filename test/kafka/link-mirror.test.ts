@@ -1,5 +1,5 @@
-// Mirrors on real brokers: made, fetched byte for byte, paused, grown, followed when the source's log start
-// moves, stopped loudly when the source is recreated, taken up after a restart.
+// Mirrors on real brokers: made, fetched byte for byte, paused, grown, followed when the source's
+// log start moves, stopped loudly when the source is recreated, taken up after a restart.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { LinkError } from '../../src/link/service.ts';

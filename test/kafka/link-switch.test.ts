@@ -1,5 +1,5 @@
-// Leaving mirroring on real brokers: promote and failover, with open transactions, markers in the shell, a
-// living source and a dead one, and what a restart finds.
+// Leaving mirroring on real brokers: promote and failover, with open transactions, markers in the
+// shell, a living source and a dead one, and what a restart finds.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { forEachBatch, isControl, readControlType } from '../../protocol/index.ts';

@@ -1,5 +1,6 @@
-// Failover when something goes wrong on the way: the state refuses, its answer is lost, a log is unusable, the
-// process ends between the ABORT batches and the commit. The outcome is one of two, and nothing is in between.
+// Failover when something goes wrong on the way: the state refuses, its answer is lost, a log is
+// unusable, the process ends between the ABORT batches and the commit. The outcome is one of two,
+// and nothing is in between.
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { Failover } from '../../../src/link/failover.ts';

@@ -1,8 +1,8 @@
-// Stand-ins for the link layer's surroundings: a state in memory whose commits can be made to fail, a
-// destination and a source that answer from a table, and mirror logs on real disk storage.
+// Stand-ins for the link layer's surroundings: a state in memory whose commits can be made to fail,
+// a destination and a source that answer from a table, and mirror logs on real disk storage.
 //
-// Owns: nothing that outlives a test. Refuses to know what is tested.
-// Invariant: what a test did not script is an error, never a silent default.
+// Owns: nothing that outlives a test. Refuses to know what is tested. Invariant: what a test did
+// not script is an error, never a silent default.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';

@@ -1,5 +1,6 @@
-// What one partition's part of an answer leads to, over a real mirror log and a source that answers from a
-// table: appended, followed, retried, truncated, or stopped with a cause. Never mixed, never skipped.
+// What one partition's part of an answer leads to, over a real mirror log and a source that answers
+// from a table: appended, followed, retried, truncated, or stopped with a cause. Never mixed, never
+// skipped.
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
@@ -17,6 +18,7 @@ class FakeLink implements FeedLink {
   readonly cluster = new FakeCluster();
   readonly events = new Events();
   readonly failures: string[] = [];
+  readonly truncations: string[] = [];
   readonly reassigned: PartitionFeed[] = [];
   refreshes = 0;
   isOwner = true;
@@ -28,6 +30,10 @@ class FakeLink implements FeedLink {
 
   failTopic(_topic: string, error: { code: string; message: string }): void {
     this.failures.push(`${error.code}: ${error.message}`);
+  }
+
+  truncating(topic: string, partition: number): void {
+    this.truncations.push(`${topic}-${partition}`);
   }
 
   refreshMetadata(): void {
@@ -110,7 +116,7 @@ describe('records', () => {
     assert.equal(log.end, 0n);
   });
 
-  test('with a wrong checksum are dropped, fetched again, and named after three times', async (t) => {
+  test('with a wrong checksum are fetched again, and named after three times', async (t) => {
     const { log, feed, link, accept } = await scene(t);
     const bad = batch({ base: 0n });
     bad.writeUInt8(bad.readUInt8(bad.length - 1) ^ 1, bad.length - 1);
@@ -203,6 +209,7 @@ describe('a truncation', () => {
     await accept({ divergingEpoch: { epoch: 2, endOffset: 4n } });
     assert.equal(log.end, 4n);
     assert.deepEqual(link.failures, []);
+    assert.deepEqual(link.truncations, ['orders-0']);
     const [event] = link.events.since(0);
     assert.match(event?.message ?? '', /\[4, 12\)/);
   });
@@ -240,7 +247,7 @@ describe('an offset out of range', () => {
     assert.match(link.failures.join(), /^UNEXPECTED_TRUNCATION.*ends at 3, the mirror at 5/);
   });
 
-  test('inside of the range is an unknown history, unless the source has nothing below', async (t) => {
+  test('inside of the range is unknown history, unless nothing lies below', async (t) => {
     const first = await scene(t, [{ base: 0n, count: 5 }]);
     first.link.cluster.starts.set('orders/0', 3n);
     first.link.cluster.ends.set('orders/0', 9n);

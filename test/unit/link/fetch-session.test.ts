@@ -1,5 +1,5 @@
-// Fetch sessions against a naive broker that keeps what it is told: after every request the broker's view is
-// what was wanted, whatever was added, moved, dropped, lost or refused.
+// Fetch sessions against a naive broker that keeps what it is told: after every request the
+// broker's view is what was wanted, whatever was added, moved, dropped, lost or refused.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';

@@ -1,5 +1,5 @@
-// Lag by design §8: unknown is never zero, lag without progress is STALLED, and completeness is as old as the
-// sample that proved it.
+// Lag by design §8: unknown is never zero, lag without progress is STALLED, and completeness is as
+// old as the sample that proved it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LagTracker } from '../../../src/link/lag.ts';

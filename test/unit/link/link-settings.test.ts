@@ -1,4 +1,5 @@
-// Link settings: what is accepted and means what, what is refused by name, and that no secret is repeated.
+// Link settings: what is accepted and means what, what is refused by name, and that no secret is
+// repeated.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

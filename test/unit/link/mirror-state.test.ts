@@ -32,8 +32,8 @@ const events: readonly MirrorEvent[] = [
 const expected: Readonly<Record<MirrorState, string>> = {
   PENDING_MIRROR: 'created>ACTIVE fail>FAILED',
   ACTIVE:
-    'pause>PAUSED resume>ACTIVE promote>PENDING_STOPPED failover>STOPPED cancel>ACTIVE fail>FAILED ' +
-    'link-paused>LINK_PAUSED link-failed>LINK_FAILED source-lost>SOURCE_UNAVAILABLE',
+    'pause>PAUSED resume>ACTIVE promote>PENDING_STOPPED failover>STOPPED cancel>ACTIVE ' +
+    'fail>FAILED link-paused>LINK_PAUSED link-failed>LINK_FAILED source-lost>SOURCE_UNAVAILABLE',
   PAUSED:
     'pause>PAUSED resume>ACTIVE promote>PENDING_STOPPED failover>STOPPED fail>FAILED ' +
     'link-failed>LINK_FAILED',

@@ -1,4 +1,5 @@
-// Configs of a new shell: what is taken from the source, what never, and the pin of compacted topics.
+// Configs of a new shell: what is taken from the source, what never, and the pin of compacted
+// topics.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { refusedOverride, shellConfigs } from '../../../src/link/topic-configs.ts';
@@ -7,7 +8,7 @@ function config(name: string, value: string | null, configSource = 1) {
   return { name, value, configSource };
 }
 
-test('what somebody set is taken, defaults stay the destination’s, always-synced keys come always', () => {
+test('what somebody set is taken, and what is always synced', () => {
   const source = [
     config('cleanup.policy', 'delete', 5),
     config('max.message.bytes', '1048588', 5),

@@ -1,4 +1,5 @@
-// The decision per committed offset: the cases of design §8 by name, and its bounds for everything else.
+// The decision per committed offset: the cases of design §8 by name, and its bounds for everything
+// else.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';

@@ -46,7 +46,8 @@ describe('group filters', () => {
     ['{"groupFilters":[{"name":"a","patternType":"LITERAL"}]}', /\[0\]\.filterType/],
     ['{"groupFilters":[{"nam":"a"}]}', /'nam'/],
     [
-      '{"groupFilters":[{"name":"a","patternType":"LITERAL","filterType":"INCLUDE","topicTypes":["REMOTE_MIRROR"]}]}',
+      '{"groupFilters":[{"name":"a","patternType":"LITERAL","filterType":"INCLUDE",' +
+        '"topicTypes":["REMOTE_MIRROR"]}]}',
       /bidirectional/,
     ],
   ];
