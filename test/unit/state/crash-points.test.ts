@@ -154,6 +154,33 @@ test('R12: after a stop of the process the lease is void at once', async () => {
   assert.equal(second.view.nodePorts?.ports[1], 2);
 });
 
+test('R12: an instance that cleans up after itself never fences back', async () => {
+  const cluster = new FakeStateCluster();
+  const first = await open(cluster);
+  await first.commit([ports(1), storage('one')]);
+  cluster.fault = (name) => (name === 'Produce' ? 'lost answer' : 'none');
+  assert.equal(await first.commit([ports(2)]).then(() => 'committed', codeOf), 'UNAVAILABLE');
+  cluster.fault = () => 'none';
+  const second = await open(cluster, { limits: { ...limits, leaseMs: 100, renewMs: 40 } });
+  assert.equal(await first.commit([ports(3)]).then(() => 'committed', codeOf), 'NOT_OWNER');
+  await second.commit([ports(4)]);
+  assert.equal(await found(cluster), '4 one');
+});
+
+test('R12: nor does it when the fence comes between its own abort and its new epoch', async () => {
+  const cluster = new FakeStateCluster();
+  const first = await open(cluster);
+  await first.commit([ports(1), storage('one')]);
+  cluster.fault = (name) => (name === 'Produce' ? 'lost answer' : 'none');
+  assert.equal(await first.commit([ports(2)]).then(() => 'committed', codeOf), 'UNAVAILABLE');
+  cluster.fault = (name) => {
+    if (name === 'InitProducerId') cluster.fenceByAnother();
+    return 'none';
+  };
+  assert.equal(await first.commit([ports(3)]).then(() => 'committed', codeOf), 'NOT_OWNER');
+  assert.equal(await found(cluster), '1 one');
+});
+
 test('commits are serialized in the order of their calls', async () => {
   const cluster = new FakeStateCluster();
   const state = await open(cluster);

@@ -100,6 +100,14 @@ export class FakeStateCluster implements Cluster {
     return { clusterId: 'fake', controllerId: 1, brokers: this.brokers, topics: new Map(infos) };
   }
 
+  /** As if another instance had asked for the transactional id just now. */
+  fenceByAnother(): void {
+    if (this.#state === 'open') this.#mark('ABORT');
+    this.#epochBefore = -1;
+    this.#epoch++;
+    this.#state = 'empty';
+  }
+
   async apiVersions(): Promise<ReadonlyMap<number, VersionRange>> {
     return new Map();
   }
