@@ -161,7 +161,7 @@ test('R12: an instance that cleans up after itself never fences back', async () 
   cluster.fault = (name) => (name === 'Produce' ? 'lost answer' : 'none');
   assert.equal(await first.commit([ports(2)]).then(() => 'committed', codeOf), 'UNAVAILABLE');
   cluster.fault = () => 'none';
-  const second = await open(cluster, { limits: { ...limits, leaseMs: 100, renewMs: 40 } });
+  const second = await open(cluster, { limits: { ...limits, leaseMs: 1_000, renewMs: 300 } });
   assert.equal(await first.commit([ports(3)]).then(() => 'committed', codeOf), 'NOT_OWNER');
   await second.commit([ports(4)]);
   assert.equal(await found(cluster), '4 one');
