@@ -42,6 +42,8 @@ interface Break {
   readonly index: number;
   readonly position: number;
   readonly reason: string;
+  /** Offsets go back here: the batch before may be the one that is wrong. */
+  readonly isOutOfOrder: boolean;
 }
 
 interface FoundSegment {
@@ -83,12 +85,13 @@ class Recovery {
     // Offsets below a start that had to move are gone: nothing is promised of them any more.
     const kept = { ...promised, logStart, headEpoch };
     let state = new LogState(id, directory, kept);
-    let torn = await this.#scan(state, found, promised.durable);
+    let torn: Break | null = await this.#scan(state, found, promised.durable);
     if (!this.#isAsPromised(state, found, torn, promised.durable)) {
       // The loss was accepted, and it cannot be said which offsets are wrong: none is kept.
       state = new LogState(id, directory, kept);
       state.segments.push(new Segment(directory, found[0]?.baseOffset ?? logStart));
-      torn = { index: 0, position: 0, reason: 'offsets and positions disagree' };
+      const reason = 'offsets and positions disagree';
+      torn = { index: 0, position: 0, reason, isOutOfOrder: true };
     }
     if (torn !== null) await this.#cut(state, found, torn);
     await this.#settle(state, opened.checkpoint, promised.durable);
@@ -113,7 +116,7 @@ class Recovery {
     const before = torn !== null && torn.index <= index;
     if (before && (torn.index < index || torn.position < durable.position)) {
       this.#doubt(`it is not sound below its durable end ${durable.end} (${torn.reason})`);
-      return true;
+      return !torn.isOutOfOrder;
     }
     if (this.#endAtDurable === null) {
       const place = `byte ${durable.position} of segment ${durable.segment}`;
@@ -207,7 +210,7 @@ class Recovery {
       const wideGap = gap > relativeOffsetMax && size > 0;
       if (index > 0 && gap !== 0n && !wideGap) {
         const reason = `segment ${baseOffset} does not follow ${tail.end}`;
-        return { index, position: 0, reason };
+        return { index, position: 0, reason, isOutOfOrder: gap < 0n };
       }
       const segment = new Segment(state.directory, baseOffset);
       segment.openAtStart = state.transactions.open();
@@ -216,7 +219,8 @@ class Recovery {
           start: 0,
           end: size,
           tail,
-          checkFrom: checkFrom(baseOffset, durable),
+          // An operator who accepts a loss gets a log without any batch that cannot be read.
+          checkFrom: this.#options.acceptLoss ? 0 : checkFrom(baseOffset, durable),
           visit: (header, position, control) => {
             this.#passDurable(segment, position, durable);
             state.applyBatch(segment, header, control);
@@ -224,13 +228,14 @@ class Recovery {
           },
         }),
       );
-      const { position, problem } = result;
+      const { position, problem, isOutOfOrder } = result;
       this.#passDurable(segment, position, durable);
       if (problem === null || position > 0 || index === 0) state.segments.push(segment);
       // Lets the tracker forget what ended where readers will see it.
       state.transactions.lastStableOffset(smaller(state.hold ?? result.tail.end, result.tail.end));
       if (problem !== null) {
-        return { index, position, reason: `at ${result.tail.end}: ${problem}` };
+        const reason = `at ${result.tail.end}: ${problem}`;
+        return { index, position, reason, isOutOfOrder };
       }
       tail = { end: segment.endOffset, lastEpoch: result.tail.lastEpoch };
     }

@@ -34,6 +34,8 @@ export interface ScanResult {
   readonly tail: LogTail;
   /** Why the walk ended before `end` although nobody stopped it, or null. */
   readonly problem: string | null;
+  /** The problem is a batch from below the end before it: one of the two has a wrong offset. */
+  readonly isOutOfOrder: boolean;
 }
 
 /** A window of the file that moves forward and grows only for a batch that is larger than it. */
@@ -83,7 +85,12 @@ export async function scanSegment(file: DiskFile, options: ScanOptions): Promise
   const window = new Window(file, options.end);
   let { tail } = options;
   let position = options.start;
-  const stop = (problem: string | null): ScanResult => ({ position, tail, problem });
+  const stop = (problem: string | null, isOutOfOrder = false): ScanResult => ({
+    position,
+    tail,
+    problem,
+    isOutOfOrder,
+  });
 
   while (position < options.end) {
     const rest = options.end - position;
@@ -91,7 +98,7 @@ export async function scanSegment(file: DiskFile, options: ScanOptions): Promise
     let buffer = await window.at(position, batchHeaderBytes);
     if (buffer.length < batchHeaderBytes) return stop('the file is shorter than expected');
     const header = followingHeader(buffer, 0, tail);
-    if (typeof header === 'string') return stop(header);
+    if (typeof header === 'string') return stop(header, buffer.readBigInt64BE(0) < tail.end);
     if (header.sizeInBytes > rest) {
       return stop(`a batch of ${header.sizeInBytes} bytes where ${rest} are left`);
     }

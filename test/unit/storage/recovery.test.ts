@@ -174,6 +174,22 @@ test('R19: a flipped bit is found by the read, and not served', async () => {
   assert.equal((await log.read(4n, options)).nextOffset, 6n);
 });
 
+test('accepted loss: a batch that was flipped, or an offset, is not in the log any more', async () => {
+  const accept = { ...small, acceptLoss: true };
+  for (const place of [100, 0, 7, batchAt(2).length, batchAt(2).length + 7]) {
+    const before = await sixBatches();
+    before.disk.tamper(segmentPath(2), (content) => {
+      content.writeUInt8(content.readUInt8(place) ^ 0x10, place);
+      return content;
+    });
+    const { log, reports } = await reopenLog(before, accept);
+    assert.ok(kinds(reports).includes('loss-accepted'), `byte ${place}`);
+    assert.ok(log.end <= 3n, `byte ${place}: ends at ${log.end}`);
+    const expected = [0, 1, 2].slice(0, Number(log.end)).map(batchAt);
+    assert.deepEqual(await readAll(log), Buffer.concat(expected), `byte ${place}`);
+  }
+});
+
 test('R19: a read that the disk refuses is IO', async () => {
   const { log, disk } = await sixBatches();
   disk.faults.push({ operation: 'read', pathIncludes: segmentPath(2), code: 'IO', times: 1 });
