@@ -136,6 +136,7 @@ export class TopicChanges {
       if (put.kind === 'topic') return isDeepStrictEqual(view.topics.get(put.name), put);
       if (put.kind === 'link') return isDeepStrictEqual(view.links.get(put.name), put);
       if (put.kind === 'receipt') return view.receipts.has(put.id);
+      if (put.kind === 'link-acls') return isDeepStrictEqual(view.linkAcls.get(put.link), put);
       return true;
     });
   }

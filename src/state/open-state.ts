@@ -88,6 +88,7 @@ class StateService implements OpenedState {
   #predecessorId: string | undefined;
   #isClosed = false;
   #isFenced = false;
+  #isWatching = false;
   #acquired: Promise<void> = Promise.resolve();
 
   constructor(options: StateOptions) {
@@ -240,7 +241,7 @@ class StateService implements OpenedState {
     try {
       await this.#enqueue(async () => {
         if (!this.#lease.isHeld) return;
-        await this.#checkTopicId();
+        this.#watchTopicId();
         await this.#transact([], []);
       });
       this.#notices.reachable();
@@ -257,6 +258,17 @@ class StateService implements OpenedState {
     } catch (error) {
       this.#sayUnreachable(error);
     }
+  }
+
+  /** Beside the renewal, which must not wait for it. */
+  #watchTopicId(): void {
+    if (this.#isWatching) return;
+    this.#isWatching = true;
+    this.#checkTopicId()
+      .catch((error) => this.#sayUnreachable(error))
+      .finally(() => {
+        this.#isWatching = false;
+      });
   }
 
   /** A topic of the same name with another id is not our state, however it came to be. */

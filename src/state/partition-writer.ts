@@ -25,6 +25,8 @@ export interface Producer {
 
 /** From version 12 on Produce adds partitions to transactions by itself, with other rules. */
 const versionMax = 11;
+/** Of its own: a renewal must not wait behind a slow request of somebody else. */
+export const lane = 'state';
 const batchBytesMax = 1024 * 1024;
 const recordOverheadBytes = 128;
 const pauseAfterErrorMs = 100;
@@ -170,7 +172,7 @@ export class PartitionWriter {
         { kind: 'node', nodeId: this.#leaderId },
         produceApi,
         request,
-        { versionMax, timeoutMs: Math.max(1, Math.min(deadlineMs - this.#now(), 5_000)) },
+        { versionMax, lane, timeoutMs: Math.max(1, Math.min(deadlineMs - this.#now(), 5_000)) },
       );
       const result = response.responses[0]?.partitionResponses[0];
       const code = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;

@@ -6,7 +6,9 @@ import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import type { Extent, Timeline } from '../timeline/timeline.ts';
 import { Fields } from './fields.ts';
 import {
+  type Acl,
   type LeaseRecord,
+  type LinkAclsRecord,
   type LinkRecord,
   type MirrorError,
   type MirrorErrorCode,
@@ -23,7 +25,17 @@ import {
 } from './records.ts';
 import { StateError } from './state.ts';
 
-export const formatVersion = 1;
+/** The newest format of each kind, which is written; all older ones stay readable. */
+export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
+  link: 1,
+  /** 2: `syncedConfigs`, `auto`. */
+  topic: 2,
+  'node-ports': 1,
+  storage: 1,
+  lease: 1,
+  receipt: 1,
+  'link-acls': 1,
+};
 
 /** All names of a union: the compiler asks for each one, and for no other. */
 function namesOf<Name extends string>(names: Readonly<Record<Name, true>>): readonly Name[] {
@@ -121,7 +133,7 @@ function readStop(fields: Fields): PendingStop {
   };
 }
 
-function readTopic(fields: Fields): TopicRecord {
+function readTopic(fields: Fields, version: number): TopicRecord {
   return {
     kind: 'topic',
     name: fields.string('name'),
@@ -136,7 +148,34 @@ function readTopic(fields: Fields): TopicRecord {
     stoppedBy: fields.nullable('stoppedBy', (name) => fields.oneOf(name, commands)),
     ...(fields.has('creating') ? { creating: fields.object('creating', readCreation) } : {}),
     ...(fields.has('stopping') ? { stopping: fields.object('stopping', readStop) } : {}),
+    ...(version >= 2 ? readSyncedState(fields) : {}),
   };
+}
+
+function readSyncedState(fields: Fields): Pick<TopicRecord, 'syncedConfigs' | 'auto'> {
+  const auto = (value: Fields) => ({ isFilteredOut: value.boolean('isFilteredOut') });
+  return {
+    ...(fields.has('syncedConfigs')
+      ? { syncedConfigs: readStringMap(fields, 'syncedConfigs') }
+      : {}),
+    ...(fields.has('auto') ? { auto: fields.object('auto', auto) } : {}),
+  };
+}
+
+function readAcl(fields: Fields): Acl {
+  return {
+    resourceType: fields.integer('resourceType'),
+    resourceName: fields.string('resourceName'),
+    patternType: fields.integer('patternType'),
+    principal: fields.string('principal'),
+    host: fields.string('host'),
+    operation: fields.integer('operation'),
+    permissionType: fields.integer('permissionType'),
+  };
+}
+
+function readLinkAcls(fields: Fields): LinkAclsRecord {
+  return { kind: 'link-acls', link: fields.string('link'), acls: fields.list('acls', readAcl) };
 }
 
 function readNodePorts(fields: Fields): NodePortsRecord {
@@ -186,13 +225,16 @@ function readReceipt(fields: Fields): ReceiptRecord {
   };
 }
 
-const readers: Readonly<Record<StateRecord['kind'], (fields: Fields) => StateRecord>> = {
+type RecordReader = (fields: Fields, version: number) => StateRecord;
+
+const readers: Readonly<Record<StateRecord['kind'], RecordReader>> = {
   link: readLink,
   topic: readTopic,
   'node-ports': readNodePorts,
   storage: readStorage,
   lease: readLease,
   receipt: readReceipt,
+  'link-acls': readLinkAcls,
 };
 
 function isKind(kind: string): kind is StateRecord['kind'] {
@@ -203,22 +245,23 @@ function readRecord(key: string, value: unknown): StateRecord {
   const where = `state record "${key}"`;
   const fields = new Fields(where, value);
   const version = fields.integer('v');
-  if (version !== formatVersion) {
+  const kind = fields.string('kind');
+  if (!isKind(kind)) throw fields.fail('kind', `has the unknown value "${kind}"`);
+  const newest = formatVersions[kind];
+  if (version < 1 || version > newest) {
     const message =
-      `${where} has format version ${version}, this version of causeway reads ${formatVersion}: ` +
+      `${where} has format version ${version}, this version of causeway reads up to ${newest}: ` +
       'it was written by another version of causeway';
     throw new StateError('CORRUPT', message);
   }
-  const kind = fields.string('kind');
-  if (!isKind(kind)) throw fields.fail('kind', `has the unknown value "${kind}"`);
-  const record = readers[kind](fields);
+  const record = readers[kind](fields, version);
   fields.end();
   if (stateKey(record) !== key) throw fields.fail('kind', `does not belong under the key "${key}"`);
   return record;
 }
 
 function toJson(record: StateRecord): string {
-  return JSON.stringify({ v: formatVersion, ...record }, (_name, value: unknown) =>
+  return JSON.stringify({ v: formatVersions[record.kind], ...record }, (_name, value: unknown) =>
     typeof value === 'bigint' ? value.toString() : value,
   );
 }

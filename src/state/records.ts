@@ -86,6 +86,16 @@ export interface TopicRecord {
    * its switch is committed): what a restart needs to finish the one and undo the other.
    */
   readonly stopping?: PendingStop;
+  /**
+   * Topic configs as they were last taken over from the source (absent: not set there): what tells
+   * an edit at the destination from a change at the source.
+   */
+  readonly syncedConfigs?: Readonly<Record<string, string>>;
+  /** Only of mirrors that the link's topic filters made. */
+  readonly auto?: {
+    /** It left the filters and was paused for that; a resume by an operator is respected. */
+    readonly isFilteredOut: boolean;
+  };
 }
 
 export interface PendingCreation {
@@ -131,6 +141,24 @@ export interface LeaseRecord {
   readonly released: boolean;
 }
 
+/** The ACLs at the destination that a link made: the only ones that it may ever delete. */
+export interface LinkAclsRecord {
+  readonly kind: 'link-acls';
+  readonly link: string;
+  readonly acls: readonly Acl[];
+}
+
+/** An ACL of a cluster, with Kafka's own numbers for the enumerations. */
+export interface Acl {
+  readonly resourceType: number;
+  readonly resourceName: string;
+  readonly patternType: number;
+  readonly principal: string;
+  readonly host: string;
+  readonly operation: number;
+  readonly permissionType: number;
+}
+
 /**
  * What a failover or promotion did, kept durably; written in the same transaction as the switch.
  */
@@ -171,11 +199,12 @@ export type StateRecord =
   | NodePortsRecord
   | StorageRecord
   | LeaseRecord
+  | LinkAclsRecord
   | ReceiptRecord;
 
 /**
  * Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`,
- * `lease`, `receipt/ID`.
+ * `lease`, `receipt/ID`, `link-acls/dr`.
  */
 export function stateKey(record: StateRecord): string {
   switch (record.kind) {
@@ -184,6 +213,8 @@ export function stateKey(record: StateRecord): string {
       return `${record.kind}/${record.name}`;
     case 'receipt':
       return `receipt/${record.id}`;
+    case 'link-acls':
+      return `link-acls/${record.link}`;
     default:
       return record.kind;
   }

@@ -2,6 +2,7 @@
 // change it. Truth lives in the destination (design D5). Invariant: nothing is visible here that is
 // not committed, and nothing commits without a valid lease.
 import type {
+  LinkAclsRecord,
   LinkRecord,
   NodePortsRecord,
   ReceiptRecord,
@@ -37,6 +38,8 @@ export interface StateView {
   readonly nodePorts: NodePortsRecord | undefined;
   readonly storage: StorageRecord | undefined;
   readonly receipts: ReadonlyMap<string, ReceiptRecord>;
+  /** By link. */
+  readonly linkAcls: ReadonlyMap<string, LinkAclsRecord>;
 }
 
 /** May this instance act? Checked before each request that changes something anywhere. */

@@ -15,7 +15,7 @@ import { addPartitionsToTxnApi, endTxnApi, initProducerIdApi } from '../cluster/
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { FencedError, isFencedCode } from './fenced.ts';
-import { PartitionWriter } from './partition-writer.ts';
+import { lane, PartitionWriter } from './partition-writer.ts';
 import { StateError } from './state.ts';
 
 export interface KeyValue {
@@ -130,7 +130,7 @@ export class TransactionWriter {
     const answer = await this.#ask('InitProducerId', deadlineMs, async (timeoutMs) => {
       const { cluster } = this.#options;
       const target = { kind: 'transaction', transactionalId } as const;
-      const response = await cluster.send(target, initProducerIdApi, request, { timeoutMs });
+      const response = await cluster.send(target, initProducerIdApi, request, { timeoutMs, lane });
       return { code: response.errorCode, response };
     });
     this.#producerId = answer.producerId;
@@ -158,7 +158,7 @@ export class TransactionWriter {
     });
     await this.#ask('AddPartitionsToTxn', deadlineMs, async (timeoutMs) => {
       const target = { kind: 'transaction', transactionalId } as const;
-      const response = await cluster.send(target, addPartitionsToTxnApi, request, { timeoutMs });
+      const response = await cluster.send(target, addPartitionsToTxnApi, request, { timeoutMs, lane });
       const result = response.resultsByTopicV3AndBelow[0]?.resultsByPartition[0];
       const code = result?.partitionErrorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
       return { code, response: null };
@@ -174,7 +174,7 @@ export class TransactionWriter {
       committed: isCommit,
     });
     const target = { kind: 'transaction', transactionalId } as const;
-    const response = await cluster.send(target, endTxnApi, request, { timeoutMs });
+    const response = await cluster.send(target, endTxnApi, request, { timeoutMs, lane });
     return response.errorCode;
   }
 

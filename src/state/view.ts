@@ -3,6 +3,7 @@
 // between two turns of the event loop, so that no reader ever sees half of a transaction.
 import type {
   LeaseRecord,
+  LinkAclsRecord,
   LinkRecord,
   NodePortsRecord,
   ReceiptRecord,
@@ -17,6 +18,7 @@ export class RecordView implements StateView {
   readonly #links = new Map<string, LinkRecord>();
   readonly #topics = new Map<string, TopicRecord>();
   readonly #receipts = new Map<string, ReceiptRecord>();
+  readonly #linkAcls = new Map<string, LinkAclsRecord>();
   #nodePorts: NodePortsRecord | undefined;
   #storage: StorageRecord | undefined;
   #lease: LeaseRecord | undefined;
@@ -31,6 +33,10 @@ export class RecordView implements StateView {
 
   get receipts(): ReadonlyMap<string, ReceiptRecord> {
     return this.#receipts;
+  }
+
+  get linkAcls(): ReadonlyMap<string, LinkAclsRecord> {
+    return this.#linkAcls;
   }
 
   get nodePorts(): NodePortsRecord | undefined {
@@ -57,6 +63,7 @@ export class RecordView implements StateView {
       ...this.#links.values(),
       ...this.#topics.values(),
       ...this.#receipts.values(),
+      ...this.#linkAcls.values(),
     ];
     if (this.#nodePorts) records.push(this.#nodePorts);
     if (this.#storage) records.push(this.#storage);
@@ -79,6 +86,9 @@ export class RecordView implements StateView {
       case 'receipt':
         this.#receipts.set(record.id, record);
         break;
+      case 'link-acls':
+        this.#linkAcls.set(record.link, record);
+        break;
       case 'node-ports':
         this.#nodePorts = record;
         break;
@@ -98,6 +108,7 @@ export class RecordView implements StateView {
     else if (key.startsWith('link/')) this.#links.delete(name);
     else if (key.startsWith('topic/')) this.#topics.delete(name);
     else if (key.startsWith('receipt/')) this.#receipts.delete(name);
+    else if (key.startsWith('link-acls/')) this.#linkAcls.delete(name);
   }
 
   #deleteSingle(key: string): void {

@@ -7,7 +7,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import type { TestContext } from 'node:test';
-import { createListOffsetsTopicResponse } from '../../../protocol/generated/list-offsets-response.ts';
 import { buildBatch, patchBatch } from '../../../protocol/index.ts';
 import type {
   Api,
@@ -20,6 +19,7 @@ import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { defaultLinkLimits, type LinkContext, systemClock } from '../../../src/link/context.ts';
 import { Events } from '../../../src/observe/events.ts';
 import {
+  type LinkAclsRecord,
   type LinkRecord,
   type ReceiptRecord,
   stateKey,
@@ -44,6 +44,7 @@ export class FakeState implements State {
   readonly links = new Map<string, LinkRecord>();
   readonly topics = new Map<string, TopicRecord>();
   readonly receipts = new Map<string, ReceiptRecord>();
+  readonly linkAcls = new Map<string, LinkAclsRecord>();
   readonly commits: (readonly StateChange[])[] = [];
   /** Of the next commits, in order; afterwards all are done. */
   fates: Fate[] = [];
@@ -59,8 +60,8 @@ export class FakeState implements State {
   };
 
   get view() {
-    const { links, topics, receipts } = this;
-    return { links, topics, receipts, nodePorts: undefined, storage: undefined };
+    const { links, topics, receipts, linkAcls } = this;
+    return { links, topics, receipts, linkAcls, nodePorts: undefined, storage: undefined };
   }
 
   get isSettled(): boolean {
@@ -96,6 +97,7 @@ export class FakeState implements State {
         if (put.kind === 'topic') this.topics.set(put.name, put);
         if (put.kind === 'link') this.links.set(put.name, put);
         if (put.kind === 'receipt') this.receipts.set(put.id, put);
+        if (put.kind === 'link-acls') this.linkAcls.set(put.link, put);
         return stateKey(put);
       }
       const [kind, name = ''] = change.delete.split('/');
@@ -145,16 +147,14 @@ export class FakeCluster implements Cluster {
   }) {
     return {
       throttleTimeMs: 0,
-      topics: request.topics.map(({ name, partitions }) =>
-        createListOffsetsTopicResponse({
-          name,
-          partitions: partitions.map(({ partitionIndex, timestamp }) => {
-            const table = timestamp === -1n ? this.ends : this.starts;
-            const offset = table.get(`${name}/${partitionIndex}`) ?? 0n;
-            return { partitionIndex, errorCode: 0, timestamp: -1n, offset, leaderEpoch: 0 };
-          }),
+      topics: request.topics.map(({ name, partitions }) => ({
+        name,
+        partitions: partitions.map(({ partitionIndex, timestamp }) => {
+          const table = timestamp === -1n ? this.ends : this.starts;
+          const offset = table.get(`${name}/${partitionIndex}`) ?? 0n;
+          return { partitionIndex, errorCode: 0, timestamp: -1n, offset, leaderEpoch: 0 };
         }),
-      ),
+      })),
     };
   }
 

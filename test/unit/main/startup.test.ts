@@ -44,6 +44,7 @@ function stateWith(storage: StorageRecord | undefined): RecordedState {
     links: new Map(),
     topics: new Map(),
     receipts: new Map(),
+    linkAcls: new Map(),
     nodePorts: undefined,
     storage,
   };

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { decodeRecord, encodeRecord } from '../../../src/state/record-format.ts';
+import { decodeRecord, encodeRecord, formatVersions } from '../../../src/state/record-format.ts';
 import { type StateRecord, stateKey } from '../../../src/state/records.ts';
 import { StateError } from '../../../src/state/state.ts';
 import { virtualEpoch, virtualOffset } from '../../../src/timeline/offsets.ts';
@@ -50,6 +50,36 @@ const records: Readonly<Record<string, StateRecord>> = {
       { extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] },
     ],
     stoppedBy: 'failover',
+  },
+  'topic-auto': {
+    kind: 'topic',
+    name: 'eu.orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'PAUSED',
+    stateTimeMs: 1_700_000_000_005,
+    error: null,
+    partitions: [{ extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] }],
+    stoppedBy: null,
+    syncedConfigs: { 'cleanup.policy': 'delete', 'retention.ms': '1000' },
+    auto: { isFilteredOut: true },
+  },
+  'link-acls': {
+    kind: 'link-acls',
+    link: 'dr',
+    acls: [
+      {
+        resourceType: 2,
+        resourceName: 'orders',
+        patternType: 3,
+        principal: 'User:app',
+        host: '*',
+        operation: 3,
+        permissionType: 3,
+      },
+    ],
   },
   'topic-pending': {
     kind: 'topic',
@@ -108,8 +138,14 @@ const records: Readonly<Record<string, StateRecord>> = {
   },
 };
 
-function golden(name: string): string {
-  const file = path.join(rootDirectory, 'test', 'golden', 'state', `${name}.v1.txt`);
+/** Records that were there before their kind's format changed: by name, the versions with a file. */
+const olderVersions: Readonly<Record<string, readonly number[]>> = {
+  topic: [1],
+  'topic-pending': [1],
+};
+
+function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {
+  const file = path.join(rootDirectory, 'test', 'golden', 'state', `${name}.v${version}.txt`);
   return readFileSync(file, 'utf8');
 }
 
@@ -129,14 +165,31 @@ for (const [name, record] of Object.entries(records)) {
   });
 }
 
+for (const [name, versions] of Object.entries(olderVersions)) {
+  for (const version of versions) {
+    test(`${name}: what version ${version} wrote is read, and written anew as the newest`, () => {
+      const record = records[name];
+      assert.ok(record);
+      const read = decodeRecord(stateKey(record), golden(name, version));
+      assert.deepEqual(read, record);
+      assert.equal(encodeRecord(read), golden(name));
+    });
+  }
+}
+
+test('an older format has none of the newer fields', () => {
+  const older = golden('topic-auto').replace('"v":2', '"v":1');
+  assert.throws(() => decodeRecord('topic/eu.orders', older), isCorrupt(/"syncedConfigs" is not/));
+});
+
 test('the order of fields does not depend on who made the record', () => {
   const shuffled = Object.fromEntries(Object.entries(records.link ?? {}).reverse());
   assert.equal(encodeRecord(shuffled as unknown as StateRecord), golden('link'));
 });
 
 test('a newer format is refused by its version', () => {
-  const newer = golden('topic').replace('"v":1', '"v":2');
-  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 2/));
+  const newer = golden('topic').replace('"v":2', '"v":3');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 3/));
 });
 
 test('what is wrong is named', () => {
@@ -147,7 +200,7 @@ test('what is wrong is named', () => {
     ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
     ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
     ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
-    ['topic/other', '"v":1', '"v":1', /does not belong under the key "topic\/other"/],
+    ['topic/other', '"v":2', '"v":2', /does not belong under the key "topic\/other"/],
     ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
     ['topic/orders', '{', '', /not JSON/],
   ];
