@@ -24,7 +24,6 @@ export interface WantedPartition {
 export interface FetchOptions {
   readonly waitMs: number;
   readonly bytesMax: number;
-  readonly rackId: string;
 }
 
 const sessionsFrom = 7;
@@ -78,7 +77,6 @@ export class FetchSession {
       isolationLevel: 0,
       sessionId: this.#pendingIsFull ? 0 : this.#id,
       sessionEpoch: this.#pendingIsFull ? 0 : this.#epoch,
-      rackId: options.rackId,
       topics: byTopic(changed).map(({ topic, topicId, partitions }) =>
         createFetchTopic({
           topic,

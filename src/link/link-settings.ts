@@ -16,7 +16,6 @@ export interface LinkSettings {
   readonly fetchPartitionBytesMax: number | null;
   readonly fetchWaitMs: number | null;
   readonly metadataMaxAgeMs: number | null;
-  readonly clientRack: string;
   readonly offsetSync: {
     readonly enabled: boolean;
     readonly periodMs: number;
@@ -42,7 +41,13 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   'consumer.offset.group.filters': '',
   'consumer.group.prefix.enable': 'false',
   'acl.sync.enable': 'false',
+  'acl.sync.ms': '5000',
+  'acl.filters': '',
   'auto.create.mirror.topics.enable': 'false',
+  'auto.create.mirror.topics.filters': '',
+  'topic.config.sync.ms': '5000',
+  'topic.config.sync.include': '',
+  'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
   'metadata.max.age.ms': '2000',
   'request.timeout.ms': '10000',
@@ -62,8 +67,15 @@ const onlyValues: Readonly<Record<string, string>> = {
   'connection.mode': 'OUTBOUND',
   'consumer.group.prefix.enable': 'false',
   'acl.sync.enable': 'false',
+  'acl.filters': '',
   'auto.create.mirror.topics.enable': 'false',
+  'auto.create.mirror.topics.filters': '',
+  'topic.config.sync.include': '',
+  'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
+  'client.rack': '',
+  'client.dns.lookup': 'use_all_dns_ips',
+  'connections.max.idle.ms': '600000',
 };
 
 const immutable = new Set(['cluster.link.prefix', 'mirror.start.offset.spec', 'link.mode']);
@@ -168,7 +180,9 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     integer(configs, name, 1);
   }
   integer(configs, 'reconnect.backoff.max.ms', 1);
-  integer(configs, 'connections.max.idle.ms', 1);
+  // Periods of tasks that are not there yet: checked, and kept for them.
+  integer(configs, 'acl.sync.ms', 1);
+  integer(configs, 'topic.config.sync.ms', 1);
   return {
     bootstrapServers: bootstrapServers(configs['bootstrap.servers'] ?? ''),
     addressMap: parseAddressMap(configs['address.map'] ?? ''),
@@ -179,7 +193,6 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024),
     fetchWaitMs: setNumber('replica.fetch.wait.max.ms', 0),
     metadataMaxAgeMs: setNumber('metadata.max.age.ms', 100),
-    clientRack: configs['client.rack'] ?? '',
     offsetSync: {
       enabled: boolean(configs, 'consumer.offset.sync.enable'),
       periodMs: integer(configs, 'consumer.offset.sync.ms', 100),
@@ -212,7 +225,7 @@ export function needsReconnect(
   before: Readonly<Record<string, string>>,
   after: Readonly<Record<string, string>>,
 ): boolean {
-  const names = ['bootstrap.servers', 'address.map', 'client.id', 'client.dns.lookup'];
+  const names = ['bootstrap.servers', 'address.map', 'client.id', 'retry.backoff.ms'];
   const timing = ['request.timeout.ms', 'reconnect.backoff.ms', 'reconnect.backoff.max.ms'];
   return [...names, ...timing].some((name) => before[name] !== after[name]);
 }

@@ -249,7 +249,6 @@ export class LinkRuntime implements FeedLink {
       waitMs: this.#settings.fetchWaitMs ?? limits.fetchWaitMs,
       bytesMax: this.#settings.fetchBytesMax ?? limits.fetchBytesMax,
       partitionBytesMax: this.#settings.fetchPartitionBytesMax ?? limits.fetchPartitionBytesMax,
-      rackId: this.#settings.clientRack,
     };
   }
 

@@ -4,7 +4,7 @@
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
-import { type LinkConditions, shownState } from './mirror-state.ts';
+import { isFetching, type LinkConditions, shownState } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { Blocking } from './promote.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
@@ -122,8 +122,13 @@ function rpoSeconds(
     if (topic.record.state === 'STOPPED' || topic.record.state === 'PENDING_MIRROR') continue;
     for (const { partition } of topic.partitions) {
       const lag = link.feeds.lag(topic.name, partition)?.lag(nowMs, context.limits.sampleAgeMaxMs);
-      if (lag?.completeAtMs === undefined || lag.completeAtMs === null) return null;
-      worst = Math.max(worst ?? 0, (nowMs - lag.completeAtMs) / 1000);
+      const completeAtMs = lag?.completeAtMs ?? null;
+      if (completeAtMs === null) {
+        // One that is not fetched (paused, failed) shows so by its own state.
+        if (isFetching(topic.record.state)) return null;
+        continue;
+      }
+      worst = Math.max(worst ?? 0, (nowMs - completeAtMs) / 1000);
     }
   }
   return worst;

@@ -25,7 +25,11 @@ before(async () => {
     startKafkaCluster({ name: 'source' }),
     startKafkaCluster({ name: 'destination' }),
   ]);
-  world = await new LinkWorld({ source, destination }).open();
+  world = await new LinkWorld({
+    source,
+    destination,
+    limits: { sourceUnavailableMs: 3_000 },
+  }).open();
   await world.createLink('dr');
 });
 
@@ -315,6 +319,94 @@ describe('a mirror', () => {
     await produce(world.source, { topic, partition: 0 }, ['d']);
     await world.caughtUp(topic, [1n, 3n]);
     for (const partition of [0, 1]) await assertIdentical(topic, partition);
+  });
+
+  test('is SOURCE_UNAVAILABLE while its source hangs, and comes back by itself', async () => {
+    const topic = uniqueName('hanging');
+    await createTopic(world.source, topic);
+    await world.createMirror('dr', topic);
+    source.pause();
+    try {
+      await world.inState(topic, 'SOURCE_UNAVAILABLE');
+      const link = world.service.describeLink('dr');
+      assert.equal(link.linkState, 'UNAVAILABLE');
+      assert.notEqual(link.linkError, 'NO_ERROR');
+      assert.ok((link.rpoSeconds ?? 0) >= 2, `${link.rpoSeconds}`);
+    } finally {
+      source.resume();
+    }
+    await world.inState(topic, 'ACTIVE');
+    await produce(world.source, { topic }, ['a']);
+    await world.caughtUp(topic, [1n]);
+  });
+
+  test('under a prefix has another name, and its link is not deleted under it', async () => {
+    const topic = uniqueName('prefixed');
+    await createTopic(world.source, topic);
+    await world.createLink('pre', { 'cluster.link.prefix': 'eu.' });
+    const { name, sourceTopic } = await world.createMirror('pre', topic);
+    assert.deepEqual([name, sourceTopic], [`eu.${topic}`, topic]);
+    await produce(world.source, { topic }, ['a']);
+    await world.caughtUp(name, [1n]);
+    const options = { validateOnly: false, actor: 'test' };
+    await assert.rejects(
+      world.service.deleteLink('pre', { ...options, force: false }),
+      isLinkError('LINK_IN_USE'),
+    );
+    await world.service.deleteLink('pre', { ...options, force: true });
+    await world.inState(name, 'LINK_FAILED');
+    assert.equal(world.directory.byName(name)?.partition(0)?.log?.visibleEnd, 1n);
+    const { rows } = await world.command('failover', name);
+    assert.deepEqual([rows[0]?.error, rows[0]?.state], [null, 'STOPPED']);
+  });
+
+  test('whose creation was interrupted is finished, or given up over a foreign topic', async () => {
+    const topic = uniqueName('resumed');
+    const foreign = uniqueName('foreign');
+    for (const name of [topic, foreign]) await createTopic(world.source, name);
+    await produce(world.source, { topic }, ['a']);
+    await createTopic(world.destination, foreign);
+    await produce(world.destination, { topic: foreign }, ['not ours']);
+    const intents = [topic, foreign].map((name) => ({
+      put: {
+        kind: 'topic',
+        name,
+        topicId: null,
+        link: 'dr',
+        sourceTopic: name,
+        sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAA',
+        state: 'PENDING_MIRROR',
+        stateTimeMs: Date.now(),
+        error: null,
+        partitions: [],
+        stoppedBy: null,
+        creating: { replicationFactor: -1, configs: { 'retention.ms': '777000' } },
+      } as const,
+    }));
+    await world.state.commit(intents);
+    assert.equal(world.directory.byName(topic)?.mode, 'mirror', 'gated before it exists');
+    await world.restart();
+    await world.inState(topic, 'ACTIVE');
+    await world.caughtUp(topic, [1n]);
+    await until('the foreign topic is let go', () => !world.directory.byName(foreign));
+    const events = world.events.since(0).filter(({ event }) => /abandoned/.test(event));
+    assert.match(events[0]?.message ?? '', /1 records/);
+  });
+
+  test('notices that its shell was deleted; a promoted topic that was is forgotten', async () => {
+    const mirror = uniqueName('noshell');
+    const promoted = uniqueName('gone');
+    for (const name of [mirror, promoted]) {
+      await createTopic(world.source, name);
+      await world.createMirror('dr', name);
+    }
+    await world.command('failover', promoted);
+    for (const name of [mirror, promoted]) await deleteTopic(world.destination, name);
+    await world.inState(mirror, 'FAILED');
+    const { error } = world.service.describeMirror(mirror);
+    assert.equal(error?.code, 'SHELL_TOPIC_DELETED');
+    await until('the record is gone', () => !world.state.view.topics.has(promoted));
+    assert.equal(world.directory.byName(promoted), undefined);
   });
 
   test('is deleted with its shell, or without', async () => {

@@ -7,7 +7,7 @@ import type { FetchRequest } from '../../../protocol/generated/fetch-request.ts'
 import { ErrorCode } from '../../../protocol/index.ts';
 import { FetchSession, type WantedPartition } from '../../../src/link/fetch-session.ts';
 
-const options = { waitMs: 500, bytesMax: 1 << 20, rackId: '' };
+const options = { waitMs: 500, bytesMax: 1 << 20 };
 
 function wanted(partition: number, fetchOffset: bigint, epoch = 3): WantedPartition {
   return {
