@@ -325,6 +325,10 @@ describe('a mirror', () => {
     const topic = uniqueName('hanging');
     await createTopic(world.source, topic);
     await world.createMirror('dr', topic);
+    await until(
+      'a sample',
+      () => world.service.describeMirror(topic).partitions[0]?.lagRecords === 0n,
+    );
     source.pause();
     try {
       await world.inState(topic, 'SOURCE_UNAVAILABLE');
