@@ -158,7 +158,10 @@ export class TransactionWriter {
     });
     await this.#ask('AddPartitionsToTxn', deadlineMs, async (timeoutMs) => {
       const target = { kind: 'transaction', transactionalId } as const;
-      const response = await cluster.send(target, addPartitionsToTxnApi, request, { timeoutMs, lane });
+      const response = await cluster.send(target, addPartitionsToTxnApi, request, {
+        timeoutMs,
+        lane,
+      });
       const result = response.resultsByTopicV3AndBelow[0]?.resultsByPartition[0];
       const code = result?.partitionErrorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
       return { code, response: null };

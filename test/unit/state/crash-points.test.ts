@@ -15,7 +15,7 @@ import { until } from '../../helpers/wait.ts';
 import { FakeStateCluster, type Fault } from './fake-state-cluster.ts';
 
 // No renewal comes between: each request is one of the commit that is looked at.
-const limits = { leaseMs: 600_000, renewMs: 200_000, commitTimeoutMs: 700, tailMs: 20 };
+const limits = { leaseMs: 600_000, renewMs: 200_000, commitTimeoutMs: 400, tailMs: 20 };
 
 let directory: string;
 const opened: OpenedState[] = [];
