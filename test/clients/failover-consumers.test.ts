@@ -129,7 +129,11 @@ function found<Kind, Client>(clients: ReadonlyMap<Kind, Client>, kind: Kind): Cl
 
 before(async () => {
   for (const kind of consumerKinds) skips.set(kind, await skipReason(kind));
-  clusters = await startLinkedClusters({ source: { advertise: 'reachable' } });
+  // Two brokers, so that the partitions of one topic go to different leaders when they move.
+  clusters = await startLinkedClusters({
+    source: { advertise: 'reachable' },
+    destination: { brokers: 2 },
+  });
 });
 
 after(async () => {

@@ -72,7 +72,11 @@ export class ClientProcess {
     this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.stderr = (this.stderr + text).slice(-stderrCharactersMax);
     });
-    createInterface({ input: this.#child.stdout }).on('line', (line) => this.#read(line));
+    createInterface({ input: this.#child.stdout }).on('line', (line) => {
+      // A JVM prints its own warnings ("[0.123s][warning]...") where the events go.
+      if (line.startsWith('{')) this.#read(line);
+      else this.stderr = `${this.stderr}${line}\n`.slice(-stderrCharactersMax);
+    });
     this.#child.on('close', (code) => this.#ended(code));
   }
 

@@ -48,9 +48,9 @@ async function createLink(causeway: CausewayProcess, source: KafkaCluster, relay
   await causeway.cli('link', 'create', linkName, '--source', relay.address, ...configs);
 }
 
-/** One broker on each side, the proxy, and the link `dr` through a recording relay. */
+/** One broker on each side (the destination may have more), the proxy, and the link `dr` through a recording relay. */
 export async function startLinkedClusters(
-  options: { source?: KafkaClusterOptions } = {},
+  options: { source?: KafkaClusterOptions; destination?: KafkaClusterOptions } = {},
 ): Promise<LinkedClusters> {
   const stops: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => {
@@ -58,7 +58,7 @@ export async function startLinkedClusters(
   };
   const started = await Promise.allSettled([
     startKafkaCluster({ name: 'source', ...options.source }),
-    startKafkaCluster({ name: 'destination' }),
+    startKafkaCluster({ name: 'destination', ...options.destination }),
   ]);
   for (const one of started) {
     if (one.status === 'fulfilled') stops.push(() => one.value.stop());
