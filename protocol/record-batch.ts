@@ -236,7 +236,24 @@ export function buildControlBatch(control: ControlBatchToBuild): Buffer {
   );
 }
 
-function assemble(batch: BatchToBuild, attributes: number, baseTimestamp: bigint): Buffer {
+export interface GapBatchToBuild {
+  baseOffset: bigint;
+  lastOffset: bigint;
+  partitionLeaderEpoch: number;
+}
+
+/** A batch without records that covers a range of offsets, as Kafka's log cleaner leaves them: 61 bytes. */
+export function buildGapBatch(gap: GapBatchToBuild): Buffer {
+  const { baseOffset, lastOffset, partitionLeaderEpoch } = gap;
+  const lastOffsetDelta = Number(lastOffset - baseOffset);
+  return assemble({ baseOffset, partitionLeaderEpoch, lastOffsetDelta, records: [] }, 0, -1n);
+}
+
+function assemble(
+  batch: BatchToBuild & { lastOffsetDelta?: number },
+  attributes: number,
+  baseTimestamp: bigint,
+): Buffer {
   const writer = new Writer(256);
   let maxTimestamp = baseTimestamp;
   batch.records.forEach((record, offsetDelta) => {
@@ -250,7 +267,7 @@ function assemble(batch: BatchToBuild, attributes: number, baseTimestamp: bigint
   header.writeInt32BE(batch.partitionLeaderEpoch ?? -1, leaderEpochPosition);
   header.writeInt8(2, magicPosition);
   header.writeInt16BE(attributes, attributesPosition);
-  header.writeInt32BE(batch.records.length - 1, 23);
+  header.writeInt32BE(batch.lastOffsetDelta ?? batch.records.length - 1, 23);
   header.writeBigInt64BE(baseTimestamp, 27);
   header.writeBigInt64BE(maxTimestamp, 35);
   header.writeBigInt64BE(batch.producerId ?? -1n, 43);

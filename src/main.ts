@@ -91,6 +91,7 @@ async function openParts(
     events,
     clock: systemClock,
     ownTopicPrefix,
+    acceptLoss,
   });
   opened.add('links', () => links.close());
   const gateway = await startGateway({

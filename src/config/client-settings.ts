@@ -2,14 +2,15 @@
 // taken yet, and which ones hold secrets. Used for the destination in the configuration file;
 // values of sensitive settings are never repeated in an error.
 import { didYouMean } from './nearest.ts';
+import { isSecuritySetting, securitySettingDefaults } from './security-settings.ts';
 
 /** Settings that this version carries out. */
 export const supportedClientSettings = [
   'bootstrap.servers',
   'client.id',
   'request.timeout.ms',
-  'security.protocol',
-] as const;
+  ...Object.keys(securitySettingDefaults),
+];
 
 /** Kafka client settings that exist and could be meant, beyond `ssl.*` and `sasl.*`. */
 const otherClientSettings = [
@@ -40,18 +41,9 @@ export function refusedClientSetting(
   key: string,
   knownBesides: readonly string[],
 ): string | undefined {
-  if ((supportedClientSettings as readonly string[]).includes(key)) return undefined;
-  if (key.startsWith('ssl.')) return 'TLS towards the destination is not in this version';
-  if (key.startsWith('sasl.')) return 'SASL towards the destination is not in this version';
+  // What is wrong with one of these is told with the others that it belongs to.
+  if (supportedClientSettings.includes(key)) return undefined;
+  if (isSecuritySetting(key)) return 'this Kafka client setting is not in this version';
   if (otherClientSettings.includes(key)) return 'this Kafka client setting is not in this version';
   return `unknown setting${didYouMean(key, [...supportedClientSettings, ...knownBesides])}`;
-}
-
-/** Why a value of `security.protocol` cannot be used, or undefined when it can. */
-export function refusedSecurityProtocol(value: string): string | undefined {
-  if (value === 'PLAINTEXT') return undefined;
-  if (['SSL', 'SASL_SSL', 'SASL_PLAINTEXT'].includes(value)) {
-    return `${value} is not in this version; only PLAINTEXT is`;
-  }
-  return `"${value}" is no security protocol; only PLAINTEXT is in this version`;
 }

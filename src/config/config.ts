@@ -3,6 +3,15 @@
 /** Kafka client settings by Kafka's own names. */
 export type KafkaClientSettings = Readonly<Record<string, string>>;
 
+/** Paths of PEM files, which are read again when they change. */
+export interface TlsListenerConfig {
+  readonly certificate: string;
+  readonly key: string;
+  /** Whose certificates are taken from clients. */
+  readonly clientCa?: string;
+  readonly clientAuth: 'none' | 'requested' | 'required';
+}
+
 export interface CausewayConfig {
   /** Names the state topic, transactional ids, groups and log topics. */
   readonly name: string;
@@ -19,6 +28,8 @@ export interface CausewayConfig {
     readonly bootstrapPort: number;
     readonly brokerPorts: { readonly first: number; readonly last: number };
     readonly linkNodeId: number;
+    /** Without it listeners are plain. */
+    readonly tls?: TlsListenerConfig;
   };
   readonly storage: {
     readonly type: 'disk';

@@ -6,10 +6,11 @@ import path from 'node:path';
 import type { TSchema } from 'typebox';
 import { Default } from 'typebox/value';
 import { parseDocument } from 'yaml';
-import { refusedClientSetting, refusedSecurityProtocol } from './client-settings.ts';
+import { refusedClientSetting } from './client-settings.ts';
 import type { CausewayConfig } from './config.ts';
 import { type ConfigFile, destinationSchema, fileSchema, notInThisVersion } from './schema.ts';
 import { formatProblem, type Problem, schemaProblems } from './schema-problems.ts';
+import { securityFaults } from './security-settings.ts';
 import { type Environment, substituteEnvironment } from './substitute.ts';
 import { parseFreeBytes, parseHostPort, parsePortRange, parseServers } from './values.ts';
 
@@ -133,16 +134,34 @@ function clientSettings(file: ConfigFile): Record<string, string> {
   return settings;
 }
 
+function checkTls(tls: ConfigFile['gateway']['tls'], problems: Problem[]): void {
+  if (tls === undefined) return;
+  for (const name of ['certificate', 'key', 'clientCa'] as const) {
+    const file = tls[name];
+    if (file === undefined || path.isAbsolute(file)) continue;
+    problems.push({ path: `gateway.tls.${name}`, message: 'must be an absolute path' });
+  }
+  const asksClients = tls.clientAuth !== 'none';
+  if (asksClients && tls.clientCa === undefined) {
+    const message = `is needed with clientAuth: ${tls.clientAuth}`;
+    problems.push({ path: 'gateway.tls.clientCa', message });
+  }
+  if (!asksClients && tls.clientCa !== undefined) {
+    const message = 'has no effect with clientAuth: none';
+    problems.push({ path: 'gateway.tls.clientCa', message });
+  }
+}
+
 function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefined {
   const { destination, gateway, storage } = file;
   const servers = attempt(problems, 'destination.bootstrap.servers', () =>
     parseServers(destination['bootstrap.servers']),
   );
-  const protocol = destination['security.protocol'];
-  const refusal = protocol === undefined ? undefined : refusedSecurityProtocol(protocol);
-  if (refusal !== undefined) {
-    problems.push({ path: 'destination.security.protocol', message: refusal });
+  const client = clientSettings(file);
+  for (const { setting, reason } of securityFaults(client)) {
+    problems.push({ path: `destination.${setting}`, message: reason });
   }
+  checkTls(gateway.tls, problems);
   checkAddressMap(destination.addressMap, problems);
   if (!/^[^\s:/,]+$|^[0-9a-fA-F:]+$/.test(gateway.advertise)) {
     problems.push({
@@ -167,10 +186,11 @@ function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefine
   );
   if (servers === undefined || range === undefined || minFreeBytes === undefined) return undefined;
   const { addressMap } = destination;
+  const { tls, ...rest } = gateway;
   return {
     name: file.name,
-    destination: { bootstrapServers: servers, addressMap, client: clientSettings(file) },
-    gateway: { ...gateway, brokerPorts: range },
+    destination: { bootstrapServers: servers, addressMap, client },
+    gateway: { ...rest, brokerPorts: range, ...(tls === undefined ? {} : { tls }) },
     storage: { type: 'disk', directory: path.normalize(storage.directory), minFreeBytes },
     admin: file.admin,
     log: { level: file.log.level },

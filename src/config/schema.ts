@@ -3,10 +3,16 @@
 // by the design; a name that is known but not in this version stays known, so that it is refused as
 // such.
 import Type, { type Static } from 'typebox';
+import { securitySettingDefaults } from './security-settings.ts';
 
 const port = Type.Integer({ minimum: 1, maximum: 65_535 });
 const text = Type.String({ minLength: 1 });
 const closed = { additionalProperties: false } as const;
+
+/** Texts, empty ones too: an empty `ssl.endpoint.identification.algorithm` means something. */
+const securitySettings = Object.fromEntries(
+  Object.keys(securitySettingDefaults).map((name) => [name, Type.Optional(Type.String())]),
+);
 
 export const destinationSchema = Type.Object(
   {
@@ -14,7 +20,17 @@ export const destinationSchema = Type.Object(
     addressMap: Type.Record(Type.String(), Type.String(), { default: {} }),
     'client.id': Type.Optional(text),
     'request.timeout.ms': Type.Optional(Type.Integer({ minimum: 100, maximum: 600_000 })),
-    'security.protocol': Type.Optional(text),
+    ...securitySettings,
+  },
+  closed,
+);
+
+const tlsSchema = Type.Object(
+  {
+    certificate: text,
+    key: text,
+    clientCa: Type.Optional(text),
+    clientAuth: Type.Enum(['none', 'requested', 'required'], { default: 'none' }),
   },
   closed,
 );
@@ -30,6 +46,7 @@ export const fileSchema = Type.Object(
         bootstrapPort: Type.Integer({ ...port, default: 9092 }),
         brokerPorts: Type.String({ default: '9093-9192' }),
         linkNodeId: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 1_000_000 }),
+        tls: Type.Optional(tlsSchema),
       },
       closed,
     ),
@@ -64,7 +81,6 @@ export type ConfigFile = Static<typeof fileSchema>;
 
 /** Sections and settings of the design that this version does not have, by path. */
 export const notInThisVersion: ReadonlyMap<string, string> = new Map([
-  ['gateway.tls', 'TLS towards clients'],
   ['gateway.listeners', 'more than one listener'],
   ['state', 'encryption of inline secrets'],
 ]);

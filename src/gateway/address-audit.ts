@@ -1,6 +1,7 @@
-// Every response field that holds a broker's host, port or id, with what keeps it from leading clients past us
-// (R2). Data for the audit test, which fails when the message definitions have such a field that is not here,
-// or when one here no longer exists. Paths are those of protocol/generated/field-facts.ts.
+// Every response field that holds a broker's host, port or id, with what keeps it from leading
+// clients past us (R2). Data for the audit test, which fails when the message definitions have such
+// a field that is not here, or when one here no longer exists. Paths are those of
+// protocol/generated/field-facts.ts.
 
 /** Whole prefixes: a field is covered by the longest that fits. */
 export const auditedFields: Readonly<Record<string, string>> = {

@@ -1,6 +1,7 @@
-// The highest leader epoch that metadata answers gave for each promoted partition, as far as seen since the
-// start. Owns nothing else. Needed because a committed epoch above the advertised one stalls consumers in
-// silence. Invariant: what `highest` returns was advertised, or is the first epoch of the native extent.
+// The highest leader epoch that metadata answers gave for each promoted partition, as far as seen
+// since the start. Owns nothing else. Needed because a committed epoch above the advertised one
+// stalls consumers in silence. Invariant: what `highest` returns was advertised, or is the first
+// epoch of the native extent.
 
 export class AdvertisedEpochs {
   readonly #highest = new Map<string, Map<number, number>>();

@@ -1,7 +1,8 @@
-// The reviewed table of Kafka's APIs: for each key what we do with it, which versions somebody has read, and
-// why. Owns that judgement and nothing else. Invariant: what is not in this table, or hidden in it, is never
-// advertised and never forwarded; a test fails when the message definitions have a key or a version that
-// nobody has reviewed, and when a response with a broker's address or id is not accounted for.
+// The reviewed table of Kafka's APIs: for each key what we do with it, which versions somebody has
+// read, and why. Owns that judgement and nothing else. Invariant: what is not in this table, or
+// hidden in it, is never advertised and never forwarded; a test fails when the message definitions
+// have a key or a version that nobody has reviewed, and when a response with a broker's address or
+// id is not accounted for.
 import { ApiKey } from '../../protocol/index.ts';
 
 export type Handling =
@@ -165,7 +166,8 @@ export const apiTable: ReadonlyMap<number, ReviewedApi> = new Map(
 );
 
 /**
- * Versions of Produce that are advertised but not served: brokers do the same, because librdkafka takes a
+ * Versions of Produce that are advertised but not served: brokers do the same, because librdkafka
+   takes a
  * broker without them for one that cannot compress (KAFKA-18659).
  */
 export const produceVersionMinAdvertised = 0;

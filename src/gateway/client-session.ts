@@ -1,8 +1,8 @@
-// One client connection and its upstream: requests in order to their handlers, answers in order back. Owns both
-// sockets' flow (what may be read when), the start of the upstream, and the end of both. Refuses to know any
-// API but the first exchange. Invariants: one disposition at a time, so that order is kept (R13); reading one
-// side stops while the other is full, so that memory is bounded (R14); what was sent is flushed before a FIN
-// is passed on.
+// One client connection and its upstream: requests in order to their handlers, answers in order
+// back. Owns both sockets' flow (what may be read when), the start of the upstream, and the end of
+// both. Refuses to know any API but the first exchange. Invariants: one disposition at a time, so
+// that order is kept (R13); reading one side stops while the other is full, so that memory is
+// bounded (R14); what was sent is flushed before a FIN is passed on.
 import type { Socket } from 'node:net';
 import {
   ApiKey,
@@ -188,7 +188,8 @@ export class ClientSession implements VersionLearner {
 
   #onClientEnd(): void {
     this.#isInputOver = true;
-    // Whoever half-closes is leaving: a parked long poll must not hold up what it sent before the FIN.
+    // Whoever half-closes is leaving: a parked long poll must not hold up what it sent before the
+    // FIN.
     this.#closed.abort();
     this.#advance();
   }
@@ -415,7 +416,9 @@ export class ClientSession implements VersionLearner {
     );
   }
 
-  /** Ends the connection once the answers that are due are written; input is dropped from here on. */
+  /**
+   * Ends the connection once the answers that are due are written; input is dropped from here on.
+   */
   #end(reason: string): void {
     this.#endReason ??= reason;
     this.#isFault = true;
@@ -424,7 +427,9 @@ export class ClientSession implements VersionLearner {
     this.#settle();
   }
 
-  /** FIN to the client after what was written; what it still sends is read and dropped, for a while. */
+  /**
+   * FIN to the client after what was written; what it still sends is read and dropped, for a while.
+   */
   #close(reason: string): void {
     if (this.#isOver) return;
     this.#endReason ??= reason;

@@ -1,4 +1,5 @@
-// Config resources that are not the destination's business: our own topics, and the link node as a broker.
+// Config resources that are not the destination's business: our own topics, and the link node as a
+// broker.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { GatewayServices } from './handler.ts';
 import type { OwnTopics } from './own-topics.ts';
@@ -20,7 +21,8 @@ export function isLinkNode(services: GatewayServices, resource: ConfigResource):
 }
 
 /**
- * Configs of mirrors may be changed: until a link has a task that synchronises them, no key is the link's own.
+ * Configs of mirrors may be changed: until a link has a task that synchronises them, no key is the
+   link's own.
  */
 export function alterationRefusal(
   services: GatewayServices,

@@ -1,6 +1,7 @@
-// Opens the upstream connection of a client: to the broker behind a virtual broker, or, for the bootstrap
-// listener and the link node, to any that answers. Owns the choice and the time limit; refuses to know what is
-// sent. Invariant: a connection either comes back open or the error names where it was tried.
+// Opens the upstream connection of a client: to the broker behind a virtual broker, or, for the
+// bootstrap listener and the link node, to any that answers. Owns the choice and the time limit;
+// refuses to know what is sent. Invariant: a connection either comes back open or the error names
+// where it was tried.
 import { connect, type Socket } from 'node:net';
 import type { BrokerInfo, Cluster } from '../cluster/cluster.ts';
 import { connectTimeoutMs, socketBufferBytes } from './limits.ts';

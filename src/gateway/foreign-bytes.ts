@@ -1,5 +1,5 @@
-// Recognises what is often sent to a Kafka port by mistake, so that the log says what happened instead of
-// "frame too large". Looks at the first bytes of a connection only.
+// Recognises what is often sent to a Kafka port by mistake, so that the log says what happened
+// instead of "frame too large". Looks at the first bytes of a connection only.
 
 /** A sentence about bytes that are not Kafka's, or null when they could be. */
 export function describeForeignBytes(start: Buffer): string | null {

@@ -1,7 +1,7 @@
-// The gateway as the rest of the service sees it: started with the cluster, the directory of our topics and the
-// durable ports; then it serves clients until it is closed. Owns the sessions, the periodic look at the
-// destination's brokers, and the log line of each connection. Invariant: nothing is answered before every
-// known port is bound.
+// The gateway as the rest of the service sees it: started with the cluster, the directory of our
+// topics and the durable ports; then it serves clients until it is closed. Owns the sessions, the
+// periodic look at the destination's brokers, and the log line of each connection. Invariant:
+// nothing is answered before every known port is bound.
 import type { Socket } from 'node:net';
 import type { Cluster, ClusterMetadata } from '../cluster/cluster.ts';
 import type { CausewayConfig } from '../config/config.ts';
@@ -189,7 +189,9 @@ class RunningGateway implements Gateway {
     else events.info('connection_closed', `${summary.client}: ${summary.reason}`, fields);
   }
 
-  /** New brokers get a port before any client asks for them; vanished ones are no longer dialled. */
+  /**
+   * New brokers get a port before any client asks for them; vanished ones are no longer dialled.
+   */
   async #refresh(): Promise<void> {
     if (this.#isRefreshing || this.#isClosed) return;
     this.#isRefreshing = true;
@@ -203,7 +205,8 @@ class RunningGateway implements Gateway {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (error instanceof GatewayError) {
-        // The destination answers; a node of it cannot be served. Answers that name it end connections.
+        // The destination answers; a node of it cannot be served. Answers that name it end
+        // connections.
         events.error('node_not_served', reason);
         return;
       }

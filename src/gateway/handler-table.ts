@@ -1,5 +1,5 @@
-// Which handler belongs to which API. Owns what handlers share beyond the services: the topics that are our
-// own, and the epochs that were advertised.
+// Which handler belongs to which API. Owns what handlers share beyond the services: the topics that
+// are our own, and the epochs that were advertised.
 import { ApiKey } from '../../protocol/index.ts';
 import { AdvertisedEpochs } from './advertised-epochs.ts';
 import type { Handler } from './handler.ts';

@@ -1,7 +1,8 @@
-// How leaders and leader epochs of a topic's partitions look to clients, the same in Metadata and in
-// DescribeTopicPartitions. Mirrored: the link node leads, at the mirror's epoch, without an error whatever the
-// shell's leader does. Promoted: the shell's leader, at the shifted epoch. Not settled: no leader yet.
-// Replicas, ISR and offline lists stay the shell's. Invariant: virtual epochs never go back (R8).
+// How leaders and leader epochs of a topic's partitions look to clients, the same in Metadata and
+// in DescribeTopicPartitions. Mirrored: the link node leads, at the mirror's epoch, without an
+// error whatever the shell's leader does. Promoted: the shell's leader, at the shifted epoch. Not
+// settled: no leader yet. Replicas, ISR and offline lists stay the shell's. Invariant: virtual
+// epochs never go back (R8).
 import { ErrorCode } from '../../protocol/index.ts';
 import type { AdvertisedEpochs } from './advertised-epochs.ts';
 import type { GatewayServices } from './handler.ts';

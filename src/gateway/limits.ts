@@ -1,11 +1,13 @@
-// What one client connection may hold at most (R14). The sum for one connection: one request frame, one chunk
-// of requests read behind it, two socket buffers each way, answers held out of turn, and one answer that is
-// being rewritten. Nothing else grows with what a peer sends.
+// What one client connection may hold at most (R14). The sum for one connection: one request frame,
+// one chunk of requests read behind it, two socket buffers each way, answers held out of turn, and
+// one answer that is being rewritten. Nothing else grows with what a peer sends.
 
 /** Kafka's own default of socket.request.max.bytes. */
 export const requestBytesMaxDefault = 100 * 1024 * 1024;
 
-/** Answers that have to be rewritten are held whole: Metadata of 200,000 partitions is some 20 MiB. */
+/**
+ * Answers that have to be rewritten are held whole: Metadata of 200,000 partitions is some 20 MiB.
+ */
 export const collectedResponseBytesMax = 256 * 1024 * 1024;
 
 /** Answers that stream through are not held, so only the format limits them. */
@@ -26,5 +28,7 @@ export const socketBufferBytes = 256 * 1024;
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;
 
-/** After we closed our side, how long a peer may take to take what was sent and to close its own. */
+/**
+ * After we closed our side, how long a peer may take to take what was sent and to close its own.
+ */
 export const lingerMs = 30_000;

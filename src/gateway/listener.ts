@@ -1,5 +1,5 @@
-// One listening port. Owns the server; hands each accepted socket on. Invariant: sockets are half-open capable,
-// so that a FIN from one side does not cut what the other still sends.
+// One listening port. Owns the server; hands each accepted socket on. Invariant: sockets are
+// half-open capable, so that a FIN from one side does not cut what the other still sends.
 import { createServer, type Server, type Socket } from 'node:net';
 import { socketBufferBytes } from './limits.ts';
 

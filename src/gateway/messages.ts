@@ -1,6 +1,7 @@
-// Whole messages for handlers: a request's body out of its frame, a changed frame for the destination, an
-// answer, a changed response. Owns no meaning of any message. Invariant: headers are kept byte for byte, so
-// correlation id, client id and unknown header tags survive every rewriting; sizes are always ours.
+// Whole messages for handlers: a request's body out of its frame, a changed frame for the
+// destination, an answer, a changed response. Owns no meaning of any message. Invariant: headers
+// are kept byte for byte, so correlation id, client id and unknown header tags survive every
+// rewriting; sizes are always ours.
 import type { MessageCodec } from '../../protocol/codec.ts';
 import {
   decodeResponseHeader,
@@ -54,7 +55,8 @@ export function answer<Message extends object>(
 }
 
 /**
- * A rewrite that decodes the response, lets `change` work on it, and encodes it again. `change` says whether
+ * A rewrite that decodes the response, lets `change` work on it, and encodes it again. `change`
+   says whether
  * it changed anything; if not, the broker's own bytes go on.
  */
 export function rewriting<Message extends object>(

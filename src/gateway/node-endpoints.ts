@@ -1,6 +1,7 @@
-// Broker addresses in responses: every host and port that a client reads is one of our listeners, under the
-// broker's own node id. Owns the rewriting of endpoint lists and the KIP-951 hints that we give ourselves.
-// Invariant: no endpoint leaves here that is not bound; the pair (leader id, endpoint) changes together.
+// Broker addresses in responses: every host and port that a client reads is one of our listeners,
+// under the broker's own node id. Owns the rewriting of endpoint lists and the KIP-951 hints that
+// we give ourselves. Invariant: no endpoint leaves here that is not bound; the pair (leader id,
+// endpoint) changes together.
 import {
   createMetadataRequest,
   createMetadataRequestTopic,
@@ -24,7 +25,10 @@ export interface WireNode {
   rack?: string | null;
 }
 
-/** Puts our addresses in place of the brokers' own, after binding what is new. Changes the nodes given. */
+/**
+ * Puts our addresses in place of the brokers' own, after binding what is new. Changes the nodes
+ * given.
+ */
 export async function advertiseNodes(
   services: GatewayServices,
   nodes: readonly WireNode[],
@@ -53,7 +57,8 @@ export type LeaderHints = ReadonlyMap<string, ReadonlyMap<number, LeaderHint>>;
 const metadataApi = apiOf(metadataRequestCodec, metadataResponseCodec, { min: 7 });
 
 /**
- * Asks the destination, with the client's own rights, who leads the given topics now. For mirrored ones the
+ * Asks the destination, with the client's own rights, who leads the given topics now. For mirrored
+   ones the
  * answer is the link node. Topics that the client may not see are missing.
  */
 export async function findLeaders(

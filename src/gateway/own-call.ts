@@ -1,6 +1,7 @@
-// A request of our own on a client's upstream connection. Owns the choice of the version and the matching of
-// the answer; refuses to know why it is asked. Invariant: it only asks what the broker said it has, and every
-// failure is a ClusterError, so that callers tell "no answer" from their own faults.
+// A request of our own on a client's upstream connection. Owns the choice of the version and the
+// matching of the answer; refuses to know why it is asked. Invariant: it only asks what the broker
+// said it has, and every failure is a ClusterError, so that callers tell "no answer" from their own
+// faults.
 import { ApiKey, decodeResponseHeader, encodeRequestFrame, Reader } from '../../protocol/index.ts';
 import {
   type Api,

@@ -1,7 +1,7 @@
-// The service's own topics in the destination (state, logs), which clients may read but not change. Owns the
-// answer to "is this one of them", by name and by the ids seen so far. Invariant: ids are learned from the
-// destination at the start and from every metadata answer that passes, so a client cannot know one that we
-// do not (but from elsewhere, and then the destination's ACLs decide).
+// The service's own topics in the destination (state, logs), which clients may read but not change.
+// Owns the answer to "is this one of them", by name and by the ids seen so far. Invariant: ids are
+// learned from the destination at the start and from every metadata answer that passes, so a client
+// cannot know one that we do not (but from elsewhere, and then the destination's ACLs decide).
 import { zeroUuid } from '../../protocol/index.ts';
 
 export class OwnTopics {

@@ -1,6 +1,6 @@
-// Requests that are a list of things, of which some are answered here and the rest by the destination. Owns the
-// taking apart and the putting together; refuses to know why. Invariant: each entry gets exactly one result,
-// and the destination never sees an entry that was answered here.
+// Requests that are a list of things, of which some are answered here and the rest by the
+// destination. Owns the taking apart and the putting together; refuses to know why. Invariant: each
+// entry gets exactly one result, and the destination never sees an entry that was answered here.
 import type { MessageCodec } from '../../protocol/index.ts';
 import type { Disposition, RequestContext } from './handler.ts';
 import { answer, decodeBody, requestWith, rewriting } from './messages.ts';

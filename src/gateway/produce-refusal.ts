@@ -1,6 +1,7 @@
-// Produce requests as far as they are not the destination's: which topics are refused, and with what. Owns the
-// verdicts and the building of error answers. Invariant: no record ever goes to a shell topic while it is
-// mirrored (R3); a retriable answer to a writer that has to wait comes late, so that it does not spin.
+// Produce requests as far as they are not the destination's: which topics are refused, and with
+// what. Owns the verdicts and the building of error answers. Invariant: no record ever goes to a
+// shell topic while it is mirrored (R3); a retriable answer to a writer that has to wait comes
+// late, so that it does not spin.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TopicProduceData } from '../../protocol/generated/produce-request.ts';
 import {
@@ -62,7 +63,9 @@ export function produceVerdict(
   return isAtLinkNode ? { kind: 'elsewhere', name: view.name } : { kind: 'forward', view };
 }
 
-/** The answers for refused topics. `mayWait`: nothing else in the request has to be answered soon. */
+/**
+ * The answers for refused topics. `mayWait`: nothing else in the request has to be answered soon.
+ */
 export async function refuseProduce(
   session: SessionView,
   refused: readonly RefusedTopic[],

@@ -1,7 +1,7 @@
-// The order of answers on one client connection (R13). Owns a FIFO of slots, one per request that has an
-// answer; refuses to know sockets and messages. Only the oldest slot writes through; later ones hold what
-// they are given until their turn. Invariant: bytes reach the sink in the order in which slots were opened,
-// and `heldBytes` is exactly what waits here.
+// The order of answers on one client connection (R13). Owns a FIFO of slots, one per request that
+// has an answer; refuses to know sockets and messages. Only the oldest slot writes through; later
+// ones hold what they are given until their turn. Invariant: bytes reach the sink in the order in
+// which slots were opened, and `heldBytes` is exactly what waits here.
 
 export interface ResponseSlot {
   write(chunk: Buffer): void;

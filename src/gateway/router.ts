@@ -1,6 +1,7 @@
-// Which handler looks at which request, and whether the request may pass at all. Owns the look-up; refuses to
-// know what handlers do. Invariant: only a version that both the reviewed table and the broker behind the
-// connection have gets beyond here; everything else ends the connection with one clear line (fail closed).
+// Which handler looks at which request, and whether the request may pass at all. Owns the look-up;
+// refuses to know what handlers do. Invariant: only a version that both the reviewed table and the
+// broker behind the connection have gets beyond here; everything else ends the connection with one
+// clear line (fail closed).
 import { ApiKey, apiName, type RequestHeader } from '../../protocol/index.ts';
 import type { VersionRange } from '../cluster/cluster.ts';
 import { apiTable, produceVersionMinAdvertised } from './api-table.ts';

@@ -1,6 +1,7 @@
-// Share groups on topics of ours. Their offsets are native ones kept by the destination's coordinator, and the
-// link node cannot hold acquired records, so mirrored and promoted topics are refused in this version: 29 with a
-// sentence (Java's share consumer takes any other final code for a bug). Ordinary topics pass.
+// Share groups on topics of ours. Their offsets are native ones kept by the destination's
+// coordinator, and the link node cannot hold acquired records, so mirrored and promoted topics are
+// refused in this version: 29 with a sentence (Java's share consumer takes any other final code for
+// a bug). Ordinary topics pass.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { SessionView } from './handler.ts';
 import { topicStanding } from './topic-standing.ts';

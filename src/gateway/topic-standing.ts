@@ -1,6 +1,6 @@
-// What a topic named by a client is to us: ordinary, ours (mirrored or promoted), or not known well enough to
-// say. Refuses to know any API. Invariant: absence is taken for "ordinary" only while the directory is settled
-// (design §3: not knowing never means ordinary).
+// What a topic named by a client is to us: ordinary, ours (mirrored or promoted), or not known well
+// enough to say. Refuses to know any API. Invariant: absence is taken for "ordinary" only while the
+// directory is settled (design §3: not knowing never means ordinary).
 import { zeroUuid } from '../../protocol/bytes/uuid.ts';
 import type { NativeExtent } from '../timeline/timeline.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
@@ -24,7 +24,8 @@ export function topicStanding(
   const view =
     (hasId ? directory.byId(topicId) : undefined) ?? (name ? directory.byName(name) : undefined);
   if (view === undefined) return directory.isSettled ? ordinary : unsettled;
-  // Another id under the same name is another topic. While only our intent is committed no id is known.
+  // Another id under the same name is another topic. While only our intent is committed no id is
+  // known.
   if (hasId && view.topicId !== null && view.topicId !== topicId) return ordinary;
   if (view.mode === 'unavailable') return unsettled;
   return { kind: 'known', view };
@@ -41,7 +42,8 @@ export function openNativeExtent(partition: PartitionView | undefined): NativeEx
 }
 
 /**
- * The leader epoch that clients are told for a mirrored partition. An empty mirror shows 0: a client that was
+ * The leader epoch that clients are told for a mirrored partition. An empty mirror shows 0: a
+   client that was
  * told -1 would keep no epoch at all and could not be fenced later.
  */
 export function mirrorLeaderEpoch(view: TopicView, partition: number): number {

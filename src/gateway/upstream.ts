@@ -1,7 +1,8 @@
-// One connection to a broker of the destination, for one client. Owns the socket, the FIFO of answers that are
-// due, and the finding of frames in what comes back; refuses to know clients and messages. Invariant: answers
-// are matched by order, and a correlation id that does not match ends everything (a broker answers a
-// connection in order, so a mismatch means that bytes would reach the wrong request).
+// One connection to a broker of the destination, for one client. Owns the socket, the FIFO of
+// answers that are due, and the finding of frames in what comes back; refuses to know clients and
+// messages. Invariant: answers are matched by order, and a correlation id that does not match ends
+// everything (a broker answers a connection in order, so a mismatch means that bytes would reach
+// the wrong request).
 import type { Socket } from 'node:net';
 import { FrameScanner, type FrameSink, ProtocolError } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
@@ -118,7 +119,10 @@ export class Upstream {
     this.#socket.end();
   }
 
-  /** Nothing more is read; what was written is flushed, then FIN, and an end to waiting for the broker's. */
+  /**
+   * Nothing more is read; what was written is flushed, then FIN, and an end to waiting for the
+   * broker's.
+   */
   close(): void {
     this.#abandonAll();
     if (this.#socket.destroyed) return;

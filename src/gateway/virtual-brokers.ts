@@ -1,7 +1,8 @@
-// One listener for each broker of the destination under that broker's own node id, one for the link node, one
-// for bootstrap. Owns the durable map of node ids to ports and what is behind each. Refuses to know the
-// protocol. Invariants: an id keeps its port over restarts; a port is bound and recorded before any answer
-// names it; every advertised host:port is distinct; the link node's id belongs to no broker.
+// One listener for each broker of the destination under that broker's own node id, one for the link
+// node, one for bootstrap. Owns the durable map of node ids to ports and what is behind each.
+// Refuses to know the protocol. Invariants: an id keeps its port over restarts; a port is bound and
+// recorded before any answer names it; every advertised host:port is distinct; the link node's id
+// belongs to no broker.
 import type { Socket } from 'node:net';
 import type { BrokerInfo } from '../cluster/cluster.ts';
 import type { CausewayConfig } from '../config/config.ts';
@@ -97,7 +98,10 @@ export class VirtualBrokers {
     for (const broker of brokers) this.#note(broker);
   }
 
-  /** Ids that the full list of brokers no longer has: their ports stay bound, connections are closed. */
+  /**
+   * Ids that the full list of brokers no longer has: their ports stay bound, connections are
+   * closed.
+   */
   retain(brokers: readonly BrokerInfo[]): void {
     const alive = new Set(brokers.map(({ nodeId }) => nodeId));
     for (const nodeId of this.#brokers.keys()) {

@@ -1,7 +1,8 @@
 // Looks through answers for broker addresses: every host and port that is told, and the raw bytes.
 //
-// Owns: what counts as a leak, and what has been seen. Knows nothing of particular APIs: any object with a host
-// and a port is an address. Invariant: an answer passes only if every address in it is one of our listeners.
+// Owns: what counts as a leak, and what has been seen. Knows nothing of particular APIs: any object
+// with a host and a port is an address. Invariant: an answer passes only if every address in it is
+// one of our listeners.
 
 import assert from 'node:assert/strict';
 import type { RawAnswer } from './raw-connection.ts';

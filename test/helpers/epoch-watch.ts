@@ -1,8 +1,9 @@
 // Watches what a topic's clients are told of leader epochs and ends, and keeps whatever went back.
 //
-// Owns: the sampling (Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch, one after the other, for each
-// partition) and the comparison with all samples before. Knows nothing of what happens meanwhile: answers with
-// errors and requests without answers are no samples. Invariant: each number is compared with the highest seen.
+// Owns: the sampling (Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch, one after the other,
+// for each partition) and the comparison with all samples before. Knows nothing of what happens
+// meanwhile: answers with errors and requests without answers are no samples. Invariant: each
+// number is compared with the highest seen.
 
 import { createFetchPartition } from '../../protocol/generated/fetch-request.ts';
 import {

@@ -2,7 +2,8 @@
 //
 // Owns: taking, waiting for and releasing such files, and recognising those left by a dead process.
 // Refuses to know what is protected. Users write into a temporary place and rename, so that the one
-// unavoidable race (two waiters clearing the same dead lock) costs double work and never a torn result.
+// unavoidable race (two waiters clearing the same dead lock) costs double work and never a torn
+// result.
 
 import { readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';

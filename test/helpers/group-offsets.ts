@@ -1,7 +1,7 @@
 // Committed offsets of groups, written and read with our own client at any endpoint.
 //
-// Owns: OffsetCommit as an administrator sends it (no members), OffsetFetch. Knows nothing of who else writes.
-// Invariant: an error code of any partition is a rejection; "no commit" is -1.
+// Owns: OffsetCommit as an administrator sends it (no members), OffsetFetch. Knows nothing of who
+// else writes. Invariant: an error code of any partition is a rejection; "no commit" is -1.
 
 import {
   createOffsetCommitRequest,

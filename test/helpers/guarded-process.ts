@@ -57,7 +57,9 @@ function hasOnlyStoppedThreads(pid: number): boolean {
   });
 }
 
-/** Stops a process as if the machine hung. The signal alone is not enough: threads run on a while. */
+/**
+ * Stops a process as if the machine hung. The signal alone is not enough: threads run on a while.
+ */
 export async function pauseProcess(pid: number): Promise<void> {
   process.kill(pid, 'SIGSTOP');
   await until(`stop of process ${pid}`, () => hasOnlyStoppedThreads(pid), { intervalMs: 2 });

@@ -1,9 +1,9 @@
 // Real Kafka clusters for tests: one constructor, any listed version, any number of brokers.
 //
-// Owns: ports, directories and processes of the brokers it started, and nothing else on the machine.
-// Node 1 is broker and controller in one; the others are brokers only. Clients are told addresses
-// that cannot be reached ("kafka-1.<random>.invalid:9092"), so that an address leaking through a
-// proxy fails the test; `addressMap` leads from them to the real ports.
+// Owns: ports, directories and processes of the brokers it started, and nothing else on the
+// machine. Node 1 is broker and controller in one; the others are brokers only. Clients are told
+// addresses that cannot be reached ("kafka-1.<random>.invalid:9092"), so that an address leaking
+// through a proxy fails the test; `addressMap` leads from them to the real ports.
 // Invariant: a cluster never outlives the test process, not even when that is killed.
 
 import { execFile } from 'node:child_process';

@@ -1,7 +1,7 @@
 // A source, a destination and the proxy between them, for tests of mirrors with real clients.
 //
-// Owns: starting all three at once, the link, mirrors that have caught up, and the end of everything. Knows
-// the product by its command line and admin API only.
+// Owns: starting all three at once, the link, mirrors that have caught up, and the end of
+// everything. Knows the product by its command line and admin API only.
 // Invariant: `stop` ends whatever was started, also when the start failed half-way.
 
 import { type CausewayProcess, startCauseway } from './causeway-process.ts';
@@ -48,7 +48,10 @@ async function createLink(causeway: CausewayProcess, source: KafkaCluster, relay
   await causeway.cli('link', 'create', linkName, '--source', relay.address, ...configs);
 }
 
-/** One broker on each side (the destination may have more), the proxy, and the link `dr` through a recording relay. */
+/**
+ * One broker on each side (the destination may have more), the proxy, and the link `dr` through a
+ * recording relay.
+ */
 export async function startLinkedClusters(
   options: { source?: KafkaClusterOptions; destination?: KafkaClusterOptions } = {},
 ): Promise<LinkedClusters> {
@@ -113,7 +116,9 @@ export async function partitionEnds(
   }
 }
 
-/** Waits until a mirror is ACTIVE and ends, durably, where the source ends now. Returns these ends. */
+/**
+ * Waits until a mirror is ACTIVE and ends, durably, where the source ends now. Returns these ends.
+ */
 export async function waitUntilMirrored(
   { source, causeway }: LinkedClusters,
   topic: string,

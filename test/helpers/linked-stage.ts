@@ -1,8 +1,8 @@
-// The stage of tests of the whole path: a source, a destination whose advertised addresses lead nowhere, the
-// proxy in front of it as a process, and a link. All as an operator would have them.
+// The stage of tests of the whole path: a source, a destination whose advertised addresses lead
+// nowhere, the proxy in front of it as a process, and a link. All as an operator would have them.
 //
-// Owns: starting and stopping all of it, clients of ours for each side, and waiting for mirrors. Knows nothing
-// of what a test does with them, and the product from outside only.
+// Owns: starting and stopping all of it, clients of ours for each side, and waiting for mirrors.
+// Knows nothing of what a test does with them, and the product from outside only.
 // Invariant: `stop` ends everything that was started here, also after a start that failed half-way.
 
 import type { Cluster } from '../../src/cluster/cluster.ts';

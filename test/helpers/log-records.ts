@@ -1,9 +1,9 @@
-// What a partition holds, record by record, by a second and slow reading of its bytes: the oracle for what
-// consumers were given.
+// What a partition holds, record by record, by a second and slow reading of its bytes: the oracle
+// for what consumers were given.
 //
-// Owns: opening every batch, and the outcome of transactions by the plainest rule (a batch counts when the next
-// control batch of its producer says COMMIT). Knows nothing of clients, indexes or last stable offsets.
-// Invariant: records come in the order of their offsets, each once.
+// Owns: opening every batch, and the outcome of transactions by the plainest rule (a batch counts
+// when the next control batch of its producer says COMMIT). Knows nothing of clients, indexes or
+// last stable offsets. Invariant: records come in the order of their offsets, each once.
 
 import {
   isControl,

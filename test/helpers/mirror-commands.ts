@@ -1,7 +1,8 @@
 // What tests do with mirrors over the admin API: commands, states, receipts, the exported state.
 //
 // Owns: the shapes of these answers as far as tests read them. Knows nothing of clusters.
-// Invariant: an answer that is not 2xx is a rejection with its text; waiting has a deadline and says what it saw.
+// Invariant: an answer that is not 2xx is a rejection with its text; waiting has a deadline and
+// says what it saw.
 
 import type { CausewayProcess } from './causeway-process.ts';
 import { until } from './wait.ts';

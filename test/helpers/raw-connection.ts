@@ -1,8 +1,10 @@
-// One plain connection to one port, for tests of what exactly comes back, in which order, from which listener.
+// One plain connection to one port, for tests of what exactly comes back, in which order, from
+// which listener.
 //
-// Owns: the socket, frames in both directions, correlation ids. Knows nothing of nodes: it never follows a
-// redirect and never looks at an answer. Invariant: answers are kept in the order in which they came, and
-// each is decoded as the API and version that its correlation id was sent with, to its last byte.
+// Owns: the socket, frames in both directions, correlation ids. Knows nothing of nodes: it never
+// follows a redirect and never looks at an answer. Invariant: answers are kept in the order in
+// which they came, and each is decoded as the API and version that its correlation id was sent
+// with, to its last byte.
 
 import { connect, type Socket } from 'node:net';
 import { decodeResponseHeader, encodeRequestFrame, Reader } from '../../protocol/index.ts';

@@ -1,4 +1,5 @@
-// Single Fetch and ListOffsets requests whose error codes matter: what exactly is answered for one offset.
+// Single Fetch and ListOffsets requests whose error codes matter: what exactly is answered for one
+// offset.
 //
 // Owns: asking the leader that metadata names, once. Knows nothing of retries.
 // Invariant: error codes are handed back as they came, also those of the whole answer.
@@ -68,7 +69,8 @@ export async function listAt(
 }
 
 /**
- * Asks for the start of every batch: how often it was answered with each error, 0 for the right bytes. Anything
+ * Asks for the start of every batch: how often it was answered with each error, 0 for the right
+   bytes. Anything
  * else, wrong bytes or none at all without an error, is a rejection that names the offset.
  */
 export async function answersFor(

@@ -1,8 +1,8 @@
-// Requests for tests of the gateway's answers: those whose answers may tell addresses, and a mix of what the
-// proxy answers itself and what it forwards.
+// Requests for tests of the gateway's answers: those whose answers may tell addresses, and a mix of
+// what the proxy answers itself and what it forwards.
 //
-// Owns: building valid requests for any version. Knows nothing of what the answers should be, but for what
-// proves that an answer belongs to its request. Invariant: nothing here changes a mirror.
+// Owns: building valid requests for any version. Knows nothing of what the answers should be, but
+// for what proves that an answer belongs to its request. Invariant: nothing here changes a mirror.
 
 import { createDescribeClusterRequest } from '../../protocol/generated/describe-cluster-request.ts';
 import { createDescribeTopicPartitionsRequest } from '../../protocol/generated/describe-topic-partitions-request.ts';

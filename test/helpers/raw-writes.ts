@@ -1,5 +1,6 @@
-// Writing with our own client: batches made by hand, with or without a producer id or a transaction, and the
-// few admin calls that tests need. For sources, destinations and the proxy alike.
+// Writing with our own client: batches made by hand, with or without a producer id or a
+// transaction, and the few admin calls that tests need. For sources, destinations and the proxy
+// alike.
 //
 // Owns: building the requests. Knows nothing of retries: error codes are handed back as they came.
 // Invariant: a batch is sent once; an answer that never came is a rejection, never a guess.

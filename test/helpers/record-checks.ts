@@ -28,7 +28,9 @@ export function assertEachOnceInOrder(records: readonly ConsumedRecord[]): void 
   }
 }
 
-/** The values consumed, sorted, are exactly those expected: none lost, none twice, none invented. */
+/**
+ * The values consumed, sorted, are exactly those expected: none lost, none twice, none invented.
+ */
 export function assertSameValues(
   records: readonly ConsumedRecord[],
   expected: Iterable<string>,

@@ -1,9 +1,10 @@
-// What a source served to somebody, read out of a recording: the batches of each partition, as bytes.
+// What a source served to somebody, read out of a recording: the batches of each partition, as
+// bytes.
 //
-// Owns: pairing recorded requests and answers, decoding Fetch answers, and joining them into one run of
-// batches for each partition. Knows nothing of who fetched or what became of the bytes.
-// Invariant: nothing that was served is left out of `servings`; `servedRun` keeps the first serving of each
-// offset, which is what an appender has when its source was never truncated.
+// Owns: pairing recorded requests and answers, decoding Fetch answers, and joining them into one
+// run of batches for each partition. Knows nothing of who fetched or what became of the bytes.
+// Invariant: nothing that was served is left out of `servings`; `servedRun` keeps the first serving
+// of each offset, which is what an appender has when its source was never truncated.
 
 import {
   decodeFetchResponse,
@@ -40,7 +41,8 @@ function frames(chunks: readonly Buffer[]): Buffer[] {
 /** All Fetch answers of one connection, in order. */
 export function fetchAnswers(connection: RecordedConnection): FetchResponse[] {
   const requests = frames(connection.toServer);
-  // The last requests may never have been answered; an answer without a request is a broken recording.
+  // The last requests may never have been answered; an answer without a request is a broken
+  // recording.
   return frames(connection.toClient).flatMap((frame, index) => {
     const request = requests[index];
     if (request === undefined) throw new Error(`answer ${index} has no request`);

@@ -1,8 +1,10 @@
-// A TCP relay that remembers every byte which passed, in both directions: what a test compares a copy with.
+// A TCP relay that remembers every byte which passed, in both directions: what a test compares a
+// copy with.
 //
-// Owns: one listening port, the connections through it, and what each of them carried. Parses nothing
-// (recorded-fetches.ts does, afterwards), so that it cannot be wrong in the way of what it watches.
-// Invariant: a chunk is recorded before it is passed on, and recorded chunks are never reused.
+// Owns: one listening port, the connections through it, and what each of them carried. Parses
+// nothing (recorded-fetches.ts does, afterwards), so that it cannot be wrong in the way of what it
+// watches. Invariant: a chunk is recorded before it is passed on, and recorded chunks are never
+// reused.
 
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 
@@ -57,7 +59,8 @@ export class RecordingRelay {
     });
     to.on('drain', () => from.resume());
     from.on('end', () => to.end());
-    // A reset on one side ends the other; the reason is of no interest to whoever reads the recording.
+    // A reset on one side ends the other; the reason is of no interest to whoever reads the
+    // recording.
     from.on('error', () => to.destroy());
     from.on('close', () => {
       this.#sockets.delete(from);

@@ -1,7 +1,8 @@
 // Randomness that a failed test can repeat.
 //
-// Owns: the generator (mulberry32) and where the seed comes from: CAUSEWAY_TEST_SEED, else new for each run.
-// Invariant: the same seed gives the same numbers; `describe` names the seed for a test's messages.
+// Owns: the generator (mulberry32) and where the seed comes from: CAUSEWAY_TEST_SEED, else new for
+// each run. Invariant: the same seed gives the same numbers; `describe` names the seed for a test's
+// messages.
 
 import { randomBytes } from 'node:crypto';
 

@@ -1,6 +1,6 @@
-// A mirror against what its source served, as bytes: recorded between the link and the source, on disk, and
-// as any client of the proxy reads it. The records come from Java's own producers, the gaps from the broker's
-// own log cleaner.
+// A mirror against what its source served, as bytes: recorded between the link and the source, on
+// disk, and as any client of the proxy reads it. The records come from Java's own producers, the
+// gaps from the broker's own log cleaner.
 
 import assert from 'node:assert/strict';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
@@ -211,7 +211,8 @@ async function readAtSource(name: string, partition: number): Promise<RawBatch[]
 }
 
 /**
- * The mirror's bytes are the served ones: all of them on disk, those from the log start on through the proxy.
+ * The mirror's bytes are the served ones: all of them on disk, those from the log start on through
+   the proxy.
  * `tail` more batches may follow on both. Returns what was served.
  */
 async function assertExact(name: string, partition: number, tail = 0): Promise<ServedBatch[]> {

@@ -1,6 +1,6 @@
-// Kafka's own tools while something is mirrored: the link node is one more node to them, mirrors and our own
-// topics are refused with a sentence, and everything else goes on. The mirror is a value of the test; the
-// shell topic, the brokers and the tools are real.
+// Kafka's own tools while something is mirrored: the link node is one more node to them, mirrors
+// and our own topics are refused with a sentence, and everything else goes on. The mirror is a
+// value of the test; the shell topic, the brokers and the tools are real.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';

@@ -1,7 +1,7 @@
 // A gateway in this process, in front of a real cluster, for tests of what passes through it.
 //
-// Owns: ports, the cluster client and the gateway. The directory of mirrors is a value that tests may replace.
-// Invariant: `close` ends everything that was started here.
+// Owns: ports, the cluster client and the gateway. The directory of mirrors is a value that tests
+// may replace. Invariant: `close` ends everything that was started here.
 
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';

@@ -1,5 +1,6 @@
-// Real brokers with addresses that cannot be reached, behind the gateway: whatever clients do works, so no
-// answer that they act on held a real address (R2); and raw answers are searched for one.
+// Real brokers with addresses that cannot be reached, behind the gateway: whatever clients do
+// works, so no answer that they act on held a real address (R2); and raw answers are searched for
+// one.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';

@@ -1,5 +1,6 @@
-// SASL passes through: the destination authenticates clients by its own rules, and again while they work.
-// The broker's inter-broker listener is the one with SASL here; the gateway leads clients to it.
+// SASL passes through: the destination authenticates clients by its own rules, and again while they
+// work. The broker's inter-broker listener is the one with SASL here; the gateway leads clients to
+// it.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';

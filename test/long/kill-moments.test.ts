@@ -1,4 +1,5 @@
-// R11 at length: at least 20 kills of the proxy, then on until the time given with `--minutes` is used up.
+// R11 at length: at least 20 kills of the proxy, then on until the time given with `--minutes` is
+// used up.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { KillStory, type Moment } from '../chaos/kill-story.ts';

@@ -1,4 +1,6 @@
-/** Record batches: what is built is read, patched in place, walked when cut, refused when broken. */
+/**
+ * Record batches: what is built is read, patched in place, walked when cut, refused when broken.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

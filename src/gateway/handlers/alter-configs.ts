@@ -1,4 +1,5 @@
-// AlterConfigs: our own topics and the link node are refused (config-resources.ts); the rest goes on.
+// AlterConfigs: our own topics and the link node are refused (config-resources.ts); the rest goes
+// on.
 import {
   type AlterConfigsRequest,
   type AlterConfigsResource,

@@ -1,13 +1,16 @@
 // ApiVersions: what this listener serves.
-//  * The broker behind the connection is asked (with the client's own software name and version, so that the
-//    destination still sees who connects); the answer is its ranges cut to the reviewed table. Keys that nobody
-//    reviewed are dropped. Supported and finalized features pass on as they are: clients choose transactions V2
-//    and group protocols by them.
-//  * A version that we do not know is answered with error 35 in a version 0 body, as brokers do; nothing but
-//    key, version and correlation id of such a request is read. A 35 of the broker is passed on likewise.
-//  * Version 5 names a cluster and a node (KIP-1242): checked against this listener's identity, never sent on.
-//    Another one gets 129 REBOOTSTRAP_REQUIRED without keys, only one of the two 42 INVALID_REQUEST.
-//  * Asked without the client when its first request is another one; never twice before SASL (brokers refuse).
+//  * The broker behind the connection is asked (with the client's own software name and version, so
+//    that the destination still sees who connects); the answer is its ranges cut to the reviewed
+//    table. Keys that nobody reviewed are dropped. Supported and finalized features pass on as they
+//    are: clients choose transactions V2 and group protocols by them.
+//  * A version that we do not know is answered with error 35 in a version 0 body, as brokers do;
+//    nothing but key, version and correlation id of such a request is read. A 35 of the broker is
+//    passed on likewise.
+//  * Version 5 names a cluster and a node (KIP-1242): checked against this listener's identity,
+//    never sent on. Another one gets 129 REBOOTSTRAP_REQUIRED without keys, only one of the two 42
+//    INVALID_REQUEST.
+//  * Asked without the client when its first request is another one; never twice before SASL
+//    (brokers refuse).
 import {
   type ApiVersionsRequest,
   apiVersionsRequestCodec,

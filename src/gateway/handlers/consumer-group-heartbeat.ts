@@ -1,7 +1,8 @@
-// ConsumerGroupHeartbeat: a member that the coordinator's group does not exist for (69 GROUP_ID_NOT_FOUND) is
-// told to join again (25 UNKNOWN_MEMBER_ID). It came from the source with a member epoch of its own; 69 would
-// end it for good ("is not a consumer group"), while on 25 Java and librdkafka join and go on. A member that
-// joins (epoch 0) or leaves (below 0) gets the destination's answer.
+// ConsumerGroupHeartbeat: a member that the coordinator's group does not exist for (69
+// GROUP_ID_NOT_FOUND) is told to join again (25 UNKNOWN_MEMBER_ID). It came from the source with a
+// member epoch of its own; 69 would end it for good ("is not a consumer group"), while on 25 Java
+// and librdkafka join and go on. A member that joins (epoch 0) or leaves (below 0) gets the
+// destination's answer.
 import { consumerGroupHeartbeatRequestCodec } from '../../../protocol/generated/consumer-group-heartbeat-request.ts';
 import { consumerGroupHeartbeatResponseCodec } from '../../../protocol/generated/consumer-group-heartbeat-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';

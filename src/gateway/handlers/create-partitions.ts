@@ -1,5 +1,5 @@
-// CreatePartitions: a mirror grows with its source only (37 INVALID_PARTITIONS); our own topics are refused;
-// the rest goes on.
+// CreatePartitions: a mirror grows with its source only (37 INVALID_PARTITIONS); our own topics are
+// refused; the rest goes on.
 import {
   type CreatePartitionsRequest,
   type CreatePartitionsTopic,

@@ -1,5 +1,6 @@
-// CreateTopics: names of our own topics are refused, and so is the name of a mirror whose shell topic is about
-// to be made (the intent is committed before it exists). An existing mirror is the destination's "already exists".
+// CreateTopics: names of our own topics are refused, and so is the name of a mirror whose shell
+// topic is about to be made (the intent is committed before it exists). An existing mirror is the
+// destination's "already exists".
 import {
   type CreatableTopic,
   type CreateTopicsRequest,

@@ -1,9 +1,9 @@
 // DeleteRecords, looked at on every node, partition by partition.
 //  * Our own topics and mirrors: 44 (a mirror follows the source's log start).
 //  * Promoted, at the link node, or a topic that is not settled: 6, the client asks the leader.
-//  * Promoted, at its leader: below the splice 44; from it on the shell's records go at the shifted offset and,
-//    once the destination has done that, the copy goes whole. -1 (all there is) stays -1. The low watermark
-//    comes back shifted.
+//  * Promoted, at its leader: below the splice 44; from it on the shell's records go at the shifted
+//    offset and, once the destination has done that, the copy goes whole. -1 (all there is) stays
+//    -1. The low watermark comes back shifted.
 import {
   createDeleteRecordsTopic,
   type DeleteRecordsPartition,

@@ -1,5 +1,5 @@
-// DeleteTopics: our own topics and mirrors are refused, by name and by id; the rest goes on. A promoted topic
-// may be deleted like any other.
+// DeleteTopics: our own topics and mirrors are refused, by name and by id; the rest goes on. A
+// promoted topic may be deleted like any other.
 import {
   createDeleteTopicState,
   type DeleteTopicState,

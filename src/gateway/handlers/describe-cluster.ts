@@ -1,6 +1,7 @@
-// DescribeCluster: our addresses, and the link node while anything is mirrored (else `describeTopics` shows
-// partitions without a leader). Asked for controllers, brokers answer with an error; should one ever list
-// them, the list is dropped: their addresses cannot be used through us.
+// DescribeCluster: our addresses, and the link node while anything is mirrored (else
+// `describeTopics` shows partitions without a leader). Asked for controllers, brokers answer with
+// an error; should one ever list them, the list is dropped: their addresses cannot be used through
+// us.
 import {
   createDescribeClusterBroker,
   type DescribeClusterBroker,

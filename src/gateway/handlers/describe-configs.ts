@@ -1,5 +1,5 @@
-// DescribeConfigs: the link node as a broker has no configs and is answered here, without an error, so that
-// tools that walk over all nodes go on. Everything else is the destination's.
+// DescribeConfigs: the link node as a broker has no configs and is answered here, without an error,
+// so that tools that walk over all nodes go on. Everything else is the destination's.
 import {
   type DescribeConfigsRequest,
   type DescribeConfigsResource,

@@ -1,5 +1,6 @@
-// DescribeLogDirs: at the link node one directory without partitions. Clients ask every node; forwarded, the
-// broker's replicas would show twice, and Java's admin client takes an empty list for a refusal.
+// DescribeLogDirs: at the link node one directory without partitions. Clients ask every node;
+// forwarded, the broker's replicas would show twice, and Java's admin client takes an empty list
+// for a refusal.
 import {
   createDescribeLogDirsResponse,
   createDescribeLogDirsResult,

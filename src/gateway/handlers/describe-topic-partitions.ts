@@ -1,4 +1,5 @@
-// DescribeTopicPartitions: leaders and epochs as in Metadata (leader-presentation.ts); it names no addresses.
+// DescribeTopicPartitions: leaders and epochs as in Metadata (leader-presentation.ts); it names no
+// addresses.
 import { describeTopicPartitionsResponseCodec } from '../../../protocol/generated/describe-topic-partitions-response.ts';
 import type { AdvertisedEpochs } from '../advertised-epochs.ts';
 import type { Handler } from '../handler.ts';

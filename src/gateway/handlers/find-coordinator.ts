@@ -1,5 +1,5 @@
-// FindCoordinator: our address of the coordinator. Without a coordinator (an error, node id -1, empty host)
-// nothing is touched: clients take those values as they are.
+// FindCoordinator: our address of the coordinator. Without a coordinator (an error, node id -1,
+// empty host) nothing is touched: clients take those values as they are.
 import { findCoordinatorResponseCodec } from '../../../protocol/generated/find-coordinator-response.ts';
 import type { Handler } from '../handler.ts';
 import { rewriting } from '../messages.ts';

@@ -1,4 +1,5 @@
-// IncrementalAlterConfigs: our own topics and the link node are refused (config-resources.ts); the rest goes on.
+// IncrementalAlterConfigs: our own topics and the link node are refused (config-resources.ts); the
+// rest goes on.
 import {
   type AlterConfigsResource,
   type IncrementalAlterConfigsRequest,

@@ -1,4 +1,5 @@
-// ListGroups: empty at the link node. Clients ask every node and merge, so forwarding it would list groups twice.
+// ListGroups: empty at the link node. Clients ask every node and merge, so forwarding it would list
+// groups twice.
 import {
   createListGroupsResponse,
   listGroupsResponseCodec,

@@ -1,9 +1,11 @@
 // Metadata.
-//  * Brokers: our addresses under their own ids; the link node is listed while anything is mirrored.
-//  * Mirrored, promoted and unsettled topics: see leader-presentation.ts. The controller id and the lists of
-//    replicas stay as they are.
-//  * A mirror of which only the intent is committed is never created by a client that asks for it by name:
-//    automatic creation is turned off in such a request (from version 4 on; older ones cannot say it).
+//  * Brokers: our addresses under their own ids; the link node is listed while anything is
+//    mirrored.
+//  * Mirrored, promoted and unsettled topics: see leader-presentation.ts. The controller id and the
+//    lists of replicas stay as they are.
+//  * A mirror of which only the intent is committed is never created by a client that asks for it
+//    by name: automatic creation is turned off in such a request (from version 4 on; older ones
+//    cannot say it).
 import {
   type MetadataRequest,
   metadataRequestCodec,

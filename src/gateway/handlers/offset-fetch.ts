@@ -1,6 +1,7 @@
-// OffsetFetch: a committed leader epoch above the one that we advertise becomes -1, by name and by topic id.
-// (With such an epoch Java clients take every metadata answer for stale and read nothing, in silence. -1 is
-// always safe.) Offsets are virtual in the group already and pass. Ordinary topics pass.
+// OffsetFetch: a committed leader epoch above the one that we advertise becomes -1, by name and by
+// topic id. (With such an epoch Java clients take every metadata answer for stale and read nothing,
+// in silence. -1 is always safe.) Offsets are virtual in the group already and pass. Ordinary
+// topics pass.
 import { offsetFetchResponseCodec } from '../../../protocol/generated/offset-fetch-response.ts';
 import type { AdvertisedEpochs } from '../advertised-epochs.ts';
 import type { GatewayServices, Handler } from '../handler.ts';

@@ -1,10 +1,12 @@
 // Produce, looked at on every node, because a client with stale metadata may write anywhere.
-//  * Mirror: 44 POLICY_VIOLATION with a sentence that names topic and link (29 for who lacks WRITE). Final, so
-//    that producers fail at once instead of spinning.
+//  * Mirror: 44 POLICY_VIOLATION with a sentence that names topic and link (29 for who lacks
+//    WRITE). Final, so that producers fail at once instead of spinning.
 //  * Switching, or state not settled: 6 NOT_LEADER_OR_FOLLOWER, given late.
-//  * Promoted or ordinary at the link node: 6 with the leader and its endpoint as hints (from version 10 on).
+//  * Promoted or ordinary at the link node: 6 with the leader and its endpoint as hints (from
+//    version 10 on).
 //  * Our own topics: 44. The rest of a mixed request is forwarded and merged in request order.
-//  * acks=0 has no answer: refused parts are dropped; when all is refused the connection is closed, as brokers do.
+//  * acks=0 has no answer: refused parts are dropped; when all is refused the connection is closed,
+//    as brokers do.
 //  * Promoted: base offset, log start and the hinted epoch are shifted. Endpoints are always ours.
 import {
   type ProduceRequest,

@@ -1,4 +1,5 @@
-// ShareAcknowledge: as ShareFetch. Nothing of a refused topic was ever acquired, so nothing is lost.
+// ShareAcknowledge: as ShareFetch. Nothing of a refused topic was ever acquired, so nothing is
+// lost.
 import { shareAcknowledgeRequestCodec } from '../../../protocol/generated/share-acknowledge-request.ts';
 import {
   createPartitionData,

@@ -1,5 +1,6 @@
-// ShareFetch: topics that are or were mirrored are taken out and answered with an error (share-topics.ts); the
-// rest, also when nothing is left, goes on, because the request carries the share session. Endpoints are ours.
+// ShareFetch: topics that are or were mirrored are taken out and answered with an error
+// (share-topics.ts); the rest, also when nothing is left, goes on, because the request carries the
+// share session. Endpoints are ours.
 import {
   type FetchTopic,
   shareFetchRequestCodec,

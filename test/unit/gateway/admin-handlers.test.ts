@@ -1,5 +1,5 @@
-// Administration through the gateway: what is refused on mirrors and on our own topics, what the link node
-// answers by itself, and that the rest reaches the destination.
+// Administration through the gateway: what is refused on mirrors and on our own topics, what the
+// link node answers by itself, and that the rest reaches the destination.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

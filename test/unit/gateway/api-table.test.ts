@@ -1,5 +1,6 @@
-// The reviewed table against the message definitions: nothing that nobody looked at, no field with a broker's
-// address or id that was overlooked (R2), and no version beyond what handlers can decode.
+// The reviewed table against the message definitions: nothing that nobody looked at, no field with
+// a broker's address or id that was overlooked (R2), and no version beyond what handlers can
+// decode.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fieldFacts } from '../../../protocol/generated/field-facts.ts';

@@ -1,5 +1,5 @@
-// ApiVersions over a whole session: the intersection, the fallback for versions that do not exist yet, and
-// KIP-1242's check against the identity of the listener.
+// ApiVersions over a whole session: the intersection, the fallback for versions that do not exist
+// yet, and KIP-1242's check against the identity of the listener.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

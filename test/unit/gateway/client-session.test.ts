@@ -1,4 +1,5 @@
-// Sessions on loopback: order (R13), bounded memory (R14), ends of connections, bytes that are not Kafka's.
+// Sessions on loopback: order (R13), bounded memory (R14), ends of connections, bytes that are not
+// Kafka's.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';

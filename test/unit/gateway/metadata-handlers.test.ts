@@ -1,5 +1,5 @@
-// Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator and OffsetFetch: addresses (R2), leaders
-// and epochs (R8), as clients see them.
+// Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator and OffsetFetch: addresses
+// (R2), leaders and epochs (R8), as clients see them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

@@ -1,5 +1,5 @@
-// Produce on every node: nothing reaches a mirror's shell (R3), writers of promoted topics see virtual offsets
-// (R4), and no answer leaks an address (R2).
+// Produce on every node: nothing reaches a mirror's shell (R3), writers of promoted topics see
+// virtual offsets (R4), and no answer leaks an address (R2).
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

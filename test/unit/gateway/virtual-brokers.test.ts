@@ -1,4 +1,5 @@
-// Ports of virtual brokers: durable, bound before they are named, distinct, and a clear error when they run out.
+// Ports of virtual brokers: durable, bound before they are named, distinct, and a clear error when
+// they run out.
 import assert from 'node:assert/strict';
 import { connect, createServer } from 'node:net';
 import { after, test } from 'node:test';

@@ -1,6 +1,7 @@
-// A broker and a client of a few lines each, on loopback, for tests of sessions: both speak whole frames and
-// say what they saw. The broker answers ApiVersions by itself and everything else by a script. They build
-// frames by hand where that is easy, so that they do not share faults with the code under test.
+// A broker and a client of a few lines each, on loopback, for tests of sessions: both speak whole
+// frames and say what they saw. The broker answers ApiVersions by itself and everything else by a
+// script. They build frames by hand where that is easy, so that they do not share faults with the
+// code under test.
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import {

@@ -1,4 +1,6 @@
-/** Every message, every version: defaults survive encode and decode, and errors name their place. */
+/**
+ * Every message, every version: defaults survive encode and decode, and errors name their place.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

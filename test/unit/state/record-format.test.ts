@@ -138,7 +138,9 @@ const records: Readonly<Record<string, StateRecord>> = {
   },
 };
 
-/** Records that were there before their kind's format changed: by name, the versions with a file. */
+/**
+ * Records that were there before their kind's format changed: by name, the versions with a file.
+ */
 const olderVersions: Readonly<Record<string, readonly number[]>> = {
   topic: [1],
   'topic-pending': [1],

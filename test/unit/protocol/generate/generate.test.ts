@@ -1,4 +1,6 @@
-/** The generated files are what the generator makes of the jar, and nothing else lies beside them. */
+/**
+ * The generated files are what the generator makes of the jar, and nothing else lies beside them.
+ */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
