@@ -11,7 +11,7 @@ import type { LinkClock } from './context.ts';
 import { acceptPartition } from './fetch-response.ts';
 import { type FetchOptions, FetchSession, partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
-import { Signal } from './signal.ts';
+import { messageOf, Signal } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
 import { fetchTopicIdsFrom } from './source-offsets.ts';
 
@@ -93,8 +93,23 @@ export class BrokerFetcher {
         await this.#signal.wait(this.#feeds.size === 0 ? idleWaitMs : blockedWaitMs);
         continue;
       }
-      await this.#round(this.#inTurn(ready));
+      try {
+        await this.#round(this.#inTurn(ready));
+      } catch (error) {
+        this.#fault(messageOf(error));
+        await this.#signal.wait(idleWaitMs);
+      }
     }
+  }
+
+  /** A fault of ours: told, and tried again; the session starts over. */
+  #fault(message: string): void {
+    this.#session.reset();
+    this.#link.events.error(
+      'fetch_fault',
+      `Fetching from broker ${this.nodeId} of link '${this.#link.name}': ${message}`,
+      { link: this.#link.name, node: this.nodeId },
+    );
   }
 
   /**
@@ -186,6 +201,12 @@ export class BrokerFetcher {
 
   async #acceptOne(feed: PartitionFeed, data: PartitionData): Promise<void> {
     if (feed.isStopped || !this.#feeds.has(feed)) return;
-    await acceptPartition(feed, data, { link: this.#link, clock: this.#clock });
+    try {
+      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock });
+    } catch (error) {
+      // One partition's fault touches no other.
+      this.#fault(`${feed.topic}-${feed.partition}: ${messageOf(error)}`);
+      feed.fail(`INTERNAL_ERROR: ${messageOf(error)}`, this.#clock.monotonicMs(), idleWaitMs);
+    }
   }
 }

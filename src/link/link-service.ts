@@ -32,7 +32,7 @@ import { linkStatus, mirrorStatus, partitionStatuses } from './status.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
 
 const goneLink = { linkFailed: true, linkPaused: false, sourceLost: false };
-const groupsAfterSwitchMs = 2_000;
+const groupsAfterSwitchMs = 1_000;
 const deadlineMsMax = 7 * 24 * 3600 * 1000;
 
 export interface ServiceParts {

@@ -79,6 +79,19 @@ export class GroupWriter {
     );
   }
 
+  /** Forgets groups and partitions that are not ours to keep any more. */
+  retain(wanted: ReadonlyMap<string, readonly SourceCommit[]>): void {
+    for (const [group, entries] of this.#groups) {
+      const keys = new Set((wanted.get(group) ?? []).map(keyOf));
+      for (const key of entries.keys()) if (!keys.has(key)) entries.delete(key);
+      if (entries.size === 0) {
+        this.#groups.delete(group);
+        this.#liveUntilMs.delete(group);
+        this.#coordinators.forget(group);
+      }
+    }
+  }
+
   /** @throws ClusterError when the destination does not answer */
   async write(
     wanted: ReadonlyMap<string, readonly SourceCommit[]>,

@@ -22,6 +22,7 @@ const retentionDefaultMs = 7 * 24 * 3600 * 1000;
 const retentionReadMs = 300_000;
 const renewalsPerRetention = 4;
 const errorsShown = 10;
+const noMatchCode = 'MISCONFIGURATION_ERROR';
 
 interface Blocking {
   readonly code: string;
@@ -93,7 +94,9 @@ export class GroupSync {
   /** A whole round for one topic, with stable offsets only; what it returns stands in the way. */
   async finalRound(topic: string): Promise<readonly Blocking[]> {
     if (!this.#link.settings.offsetSync.enabled) return [];
-    return this.#exclusively(() => this.#round({ topic, requireStable: true }));
+    const errors = await this.#round({ topic, requireStable: true });
+    // A filter that matches nothing leaves nothing to be exact about.
+    return errors.filter(({ code }) => code !== noMatchCode);
   }
 
   /**
@@ -103,19 +106,18 @@ export class GroupSync {
   async finish(topics: readonly string[], limitMs: number): Promise<void> {
     if (!this.#link.settings.offsetSync.enabled) return;
     const wanted = new Set(topics);
-    const work = this.#exclusively(async () => {
-      const byGroup = new Map<string, readonly SourceCommit[]>();
-      for (const [group, commits] of this.#commits) {
-        const own = commits.filter(({ topic }) => wanted.has(topic));
-        if (own.length > 0) byGroup.set(group, own);
-      }
-      await this.#write(byGroup);
-    }).catch((error: unknown) => this.#failed(error));
+    const byGroup = new Map<string, readonly SourceCommit[]>();
+    for (const [group, commits] of this.#commits) {
+      const own = commits.filter(({ topic }) => wanted.has(topic));
+      if (own.length > 0) byGroup.set(group, own);
+    }
+    const work = this.#write(byGroup).catch((error: unknown) => this.#failed(error));
     const limit = new Signal();
     void work.then(() => limit.notify());
     await limit.wait(limitMs);
   }
 
+  /** One writer at a time; reading the source, which may hang, holds up nobody. */
   async #exclusively<Result>(work: () => Promise<Result>): Promise<Result> {
     const before = this.#tail;
     const run = (async () => {
@@ -136,7 +138,7 @@ export class GroupSync {
       if (enabled && this.#link.mayAct()) {
         try {
           const options = { topic: null, requireStable: false };
-          this.#errors = await this.#exclusively(() => this.#round(options));
+          this.#errors = await this.#round(options);
           if (this.#errors.length === 0) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
         } catch (error) {
           this.#failed(error);
@@ -186,7 +188,7 @@ export class GroupSync {
     }
     if (groups.size > 0 && byNode.size === 0) {
       errors.push({
-        code: 'MISCONFIGURATION_ERROR',
+        code: noMatchCode,
         message: `consumer.offset.group.filters matches none of the source's ${groups.size} groups`,
       });
     }
@@ -198,7 +200,8 @@ export class GroupSync {
       const found = await this.#readSource(part, { mirrored, options, errors });
       for (const [group, commits] of found) wanted.set(group, commits);
     });
-    this.#remember(wanted, options);
+    const isWhole = options.topic === null && errors.every(({ code }) => code === noMatchCode);
+    this.#remember(wanted, { topic: options.topic, isWhole });
     errors.push(...(await this.#write(wanted)));
     return errors.slice(0, errorsShown);
   }
@@ -234,21 +237,30 @@ export class GroupSync {
     return found;
   }
 
-  #remember(wanted: ReadonlyMap<string, readonly SourceCommit[]>, options: RoundOptions): void {
-    if (options.topic === null) this.#commits.clear();
+  /** Only a round that has read everything says what is not there any more. */
+  #remember(
+    wanted: ReadonlyMap<string, readonly SourceCommit[]>,
+    round: { topic: string | null; isWhole: boolean },
+  ): void {
+    if (round.isWhole) {
+      this.#commits.clear();
+      this.#writer.retain(wanted);
+    }
     for (const [group, commits] of wanted) {
       const others = (this.#commits.get(group) ?? []).filter(
-        ({ topic }) => options.topic !== null && topic !== options.topic,
+        ({ topic }) => round.topic !== null && topic !== round.topic,
       );
       this.#commits.set(group, [...others, ...commits]);
     }
   }
 
   async #write(wanted: ReadonlyMap<string, readonly SourceCommit[]>): Promise<readonly Blocking[]> {
-    return this.#writer.write(wanted, {
-      mayAct: () => this.#context.state.lease.isValid(),
-      endOf: (topic, partition) => endOf(this.#topics.byName(topic), partition),
-    });
+    return this.#exclusively(() =>
+      this.#writer.write(wanted, {
+        mayAct: () => this.#context.state.lease.isValid(),
+        endOf: (topic, partition) => endOf(this.#topics.byName(topic), partition),
+      }),
+    );
   }
 
   async #readRetention(): Promise<void> {
