@@ -242,7 +242,7 @@ export interface GapBatchToBuild {
   partitionLeaderEpoch: number;
 }
 
-/** A batch without records that covers a range of offsets, as Kafka's log cleaner leaves them: 61 bytes. */
+/** A batch without records over a range of offsets, as Kafka's log cleaner leaves them. */
 export function buildGapBatch(gap: GapBatchToBuild): Buffer {
   const { baseOffset, lastOffset, partitionLeaderEpoch } = gap;
   const lastOffsetDelta = Number(lastOffset - baseOffset);

@@ -39,9 +39,10 @@ const tests = titledTests();
 const lines = [
   '# Guarantees',
   '',
-  'What Causeway promises, and the tests that hold it to that. Generated out of `docs/rules.txt` and',
-  'the titles of tests by `node scripts/guarantees.js`; do not edit. S is the virtual end of a mirror',
-  'at its promotion. What is *not* promised stands in the README under "Before you depend on it".',
+  'What Causeway promises, and the tests that hold it to that. Generated out of `docs/rules.txt`',
+  'and the titles of tests by `node scripts/guarantees.js`; do not edit. S is the virtual end of a',
+  'mirror at its promotion. What is *not* promised stands in the README under "Before you depend',
+  'on it".',
 ];
 rules.forEach((text, index) => {
   const number = index + 1;

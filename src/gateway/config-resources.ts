@@ -33,6 +33,6 @@ export function alterationRefusal(
     return ownTopicRefusal();
   }
   if (!isLinkNode(services, resource)) return null;
-  const errorMessage = `node ${services.linkNodeId} is the cluster-linking proxy: it has no configs`;
+  const errorMessage = `node ${services.linkNodeId} is the linking proxy: it has no configs`;
   return { errorCode: ErrorCode.INVALID_REQUEST, errorMessage };
 }

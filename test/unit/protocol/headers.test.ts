@@ -1,3 +1,4 @@
+// Request and response headers: which version goes with which API, and the exceptions.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

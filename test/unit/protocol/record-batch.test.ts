@@ -1,3 +1,4 @@
+// The 61-byte batch header: reading, checking, shifting in place, building.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { crc32cTypeScript } from '../../../protocol/crc32c.ts';

@@ -1,3 +1,4 @@
+// Appending and reading: what is stored is what is served, and what is refused changes nothing.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

@@ -1,3 +1,4 @@
+// Cutting the tail and deleting the head of a log.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

@@ -1,3 +1,4 @@
+// The identity of a storage directory, its lock, and the acceptance of its loss.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

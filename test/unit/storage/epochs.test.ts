@@ -1,3 +1,4 @@
+// Leader epochs of stored batches, and answers to OffsetForLeaderEpoch.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { appendDurably, createTestLog, dataBatch, reopenLog } from './fixtures.ts';

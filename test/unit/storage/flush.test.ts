@@ -1,3 +1,4 @@
+// Grouped flushes: when the durable end moves, and what a failed flush means.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MirrorLog } from '../../../storage/mirror-log.ts';

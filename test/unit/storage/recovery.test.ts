@@ -1,3 +1,4 @@
+// Opening a log after a crash: torn tails are cut, damage is told and never hidden.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StorageReport } from '../../../storage/disk/reports.ts';

@@ -1,3 +1,4 @@
+// Offsets by timestamp, exact also inside compressed batches.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';

@@ -1,3 +1,4 @@
+// Open and aborted transactions, the last stable offset, and holds.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {

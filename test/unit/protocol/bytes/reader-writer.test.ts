@@ -1,3 +1,4 @@
+// Reader and Writer: every type round trips, and no read goes past the end.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isUuid, ProtocolError, Reader, Writer, zeroUuid } from '../../../../protocol/index.ts';

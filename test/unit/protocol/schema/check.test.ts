@@ -1,3 +1,4 @@
+// What makes a message schema illegal, each rule by an example that breaks it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkMessage } from '../../../../protocol/schema/check.ts';

@@ -1,3 +1,4 @@
+// The algebra of version ranges as the schemas write them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
