@@ -1,9 +1,11 @@
 // Makes our Kafka clients from settings: one for the destination, one for the source of each link.
 // Owns which Kafka client setting becomes which limit of the client. Nothing is connected here yet.
+import { readFile } from 'node:fs/promises';
 import type { Cluster } from './cluster/cluster.ts';
 import { connectCluster } from './cluster/cluster-client.ts';
 import type { ClusterLimits } from './cluster/limits.ts';
 import type { CausewayConfig, KafkaClientSettings } from './config/config.ts';
+import type { ReferenceSources } from './config/references.ts';
 import { parseLinkSettings } from './link/link-settings.ts';
 import type { LinkRecord } from './state/records.ts';
 
@@ -23,6 +25,12 @@ function limitsFrom(settings: KafkaClientSettings): Partial<ClusterLimits> {
   return limits;
 }
 
+/** References in the settings of links are resolved here, at connection time, and nowhere else. */
+const references: ReferenceSources = {
+  environment: (name) => process.env[name],
+  readFile: (path) => readFile(path, 'utf8'),
+};
+
 export function connectDestination(config: CausewayConfig): Cluster {
   const { bootstrapServers, addressMap, client } = config.destination;
   return connectCluster({ bootstrapServers, addressMap, client, limits: limitsFrom(client) });
@@ -36,6 +44,7 @@ export async function connectSource(record: LinkRecord): Promise<Cluster> {
     bootstrapServers,
     addressMap,
     client: configs,
+    references,
     clientId: configs['client.id'] || `causeway-${record.name}`,
     limits: limitsFrom(configs),
   });

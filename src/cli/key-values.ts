@@ -3,9 +3,8 @@
 // read them.
 import { readFile } from 'node:fs/promises';
 import { isSensitiveSetting } from '../config/client-settings.ts';
+import { isKeptSecret } from '../config/security-settings.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';
-
-const isReference = (value: string): boolean => /^\$\{(?:env|file):[^}]+\}$/.test(value);
 
 function parsePair(argument: string): [string, string] {
   const at = argument.indexOf('=');
@@ -17,7 +16,7 @@ export function parseArguments(pairs: readonly string[]): Map<string, string> {
   const values = new Map<string, string>();
   for (const pair of pairs) {
     const [key, value] = parsePair(pair);
-    if (isSensitiveSetting(key) && !isReference(value)) {
+    if (isSensitiveSetting(key) && !isKeptSecret(key, value)) {
       const how = `give ${key} in a file with --config-file (- for standard input)`;
       throw new CliError(ExitCode.usage, `secrets are not taken as arguments; ${how}`);
     }

@@ -5,6 +5,8 @@ import { ClusterError } from './cluster.ts';
 export interface Address {
   readonly host: string;
   readonly port: number;
+  /** What the broker's certificate is for, when it is not `host`; for TLS only. */
+  readonly advertisedHost?: string;
 }
 
 const addressPattern = /^(?:\[([0-9A-Fa-f:.%]+)\]|([^[\]:\s/]+)):(\d{1,5})$/;
@@ -27,16 +29,30 @@ export function formatAddress(address: Address): string {
   return `${host}:${address.port}`;
 }
 
+/** Tells connections apart: behind one address there can be several names. */
+export function addressKey(address: Address): string {
+  const { advertisedHost } = address;
+  const where = formatAddress(address);
+  return advertisedHost === undefined ? where : `${where}|${advertisedHost}`;
+}
+
 export class AddressMap {
   readonly #reachable = new Map<string, Address>();
+  readonly #keepsNames: boolean;
 
-  constructor(entries: Readonly<Record<string, string>>) {
+  constructor(
+    entries: Readonly<Record<string, string>>,
+    { keepsNames = false }: { keepsNames?: boolean } = {},
+  ) {
+    this.#keepsNames = keepsNames;
     for (const [advertised, reachable] of Object.entries(entries)) {
       this.#reachable.set(formatAddress(parseAddress(advertised)), parseAddress(reachable));
     }
   }
 
   reach(address: Address): Address {
-    return this.#reachable.get(formatAddress(address)) ?? address;
+    const reachable = this.#reachable.get(formatAddress(address));
+    if (reachable === undefined) return address;
+    return this.#keepsNames ? { ...reachable, advertisedHost: address.host } : reachable;
   }
 }

@@ -10,14 +10,20 @@ import * as apiVersions from '../../protocol/generated/api-versions-request.ts';
 import * as apiVersionsResponse from '../../protocol/generated/api-versions-response.ts';
 import * as consumerGroupDescribe from '../../protocol/generated/consumer-group-describe-request.ts';
 import * as consumerGroupDescribeResponse from '../../protocol/generated/consumer-group-describe-response.ts';
+import * as createAcls from '../../protocol/generated/create-acls-request.ts';
+import * as createAclsResponse from '../../protocol/generated/create-acls-response.ts';
 import * as createPartitions from '../../protocol/generated/create-partitions-request.ts';
 import * as createPartitionsResponse from '../../protocol/generated/create-partitions-response.ts';
 import * as createTopics from '../../protocol/generated/create-topics-request.ts';
 import * as createTopicsResponse from '../../protocol/generated/create-topics-response.ts';
+import * as deleteAcls from '../../protocol/generated/delete-acls-request.ts';
+import * as deleteAclsResponse from '../../protocol/generated/delete-acls-response.ts';
 import * as deleteRecords from '../../protocol/generated/delete-records-request.ts';
 import * as deleteRecordsResponse from '../../protocol/generated/delete-records-response.ts';
 import * as deleteTopics from '../../protocol/generated/delete-topics-request.ts';
 import * as deleteTopicsResponse from '../../protocol/generated/delete-topics-response.ts';
+import * as describeAcls from '../../protocol/generated/describe-acls-request.ts';
+import * as describeAclsResponse from '../../protocol/generated/describe-acls-response.ts';
 import * as describeCluster from '../../protocol/generated/describe-cluster-request.ts';
 import * as describeClusterResponse from '../../protocol/generated/describe-cluster-response.ts';
 import * as describeConfigs from '../../protocol/generated/describe-configs-request.ts';
@@ -52,6 +58,10 @@ import * as offsetForLeaderEpoch from '../../protocol/generated/offset-for-leade
 import * as offsetForLeaderEpochResponse from '../../protocol/generated/offset-for-leader-epoch-response.ts';
 import * as produce from '../../protocol/generated/produce-request.ts';
 import * as produceResponse from '../../protocol/generated/produce-response.ts';
+import * as saslAuthenticate from '../../protocol/generated/sasl-authenticate-request.ts';
+import * as saslAuthenticateResponse from '../../protocol/generated/sasl-authenticate-response.ts';
+import * as saslHandshake from '../../protocol/generated/sasl-handshake-request.ts';
+import * as saslHandshakeResponse from '../../protocol/generated/sasl-handshake-response.ts';
 import type { Reader } from '../../protocol/index.ts';
 import type { Api } from './cluster.ts';
 
@@ -103,6 +113,19 @@ export const apiVersionsApi: Api<
   decode: decodeApiVersions,
 };
 
+/** Version 0 would have what follows sent without headers. */
+export const saslHandshakeApi = defineApi(
+  saslHandshake.saslHandshakeRequestCodec,
+  saslHandshakeResponse.saslHandshakeResponseCodec,
+  1,
+  1,
+);
+export const saslAuthenticateApi = defineApi(
+  saslAuthenticate.saslAuthenticateRequestCodec,
+  saslAuthenticateResponse.saslAuthenticateResponseCodec,
+  0,
+  2,
+);
 /** From 4 on, because earlier versions cannot forbid the creation of topics. */
 export const metadataApi = defineApi(
   metadata.metadataRequestCodec,
@@ -191,6 +214,28 @@ export const incrementalAlterConfigsApi = defineApi(
   incrementalAlterConfigsResponse.incrementalAlterConfigsResponseCodec,
   0,
   1,
+  (response) => response.responses.map((result) => result.errorCode),
+);
+/** From 1 on, which knows prefixed patterns. */
+export const describeAclsApi = defineApi(
+  describeAcls.describeAclsRequestCodec,
+  describeAclsResponse.describeAclsResponseCodec,
+  1,
+  3,
+);
+export const createAclsApi = defineApi(
+  createAcls.createAclsRequestCodec,
+  createAclsResponse.createAclsResponseCodec,
+  1,
+  3,
+  (response) => response.results.map((result) => result.errorCode),
+);
+export const deleteAclsApi = defineApi(
+  deleteAcls.deleteAclsRequestCodec,
+  deleteAclsResponse.deleteAclsResponseCodec,
+  1,
+  3,
+  (response) => response.filterResults.map((result) => result.errorCode),
 );
 export const describeTopicPartitionsApi = defineApi(
   describeTopicPartitions.describeTopicPartitionsRequestCodec,

@@ -5,7 +5,8 @@
 // repetition waits first.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { KafkaClientSettings } from '../config/config.ts';
-import { type Address, AddressMap, formatAddress, parseAddress } from './address.ts';
+import type { ReferenceSources } from '../config/references.ts';
+import { type Address, AddressMap, addressKey, formatAddress, parseAddress } from './address.ts';
 import { findCoordinatorApi, metadataApi } from './apis.ts';
 import {
   type Api,
@@ -22,8 +23,9 @@ import { type ClusterLimits, clusterLimitsDefault } from './limits.ts';
 import { brokersOf, clusterMetadata, metadataRequest } from './metadata.ts';
 import { pauseMs } from './pause.ts';
 import { ConnectionPool } from './pool.ts';
+import { ClusterSecurity } from './security.ts';
 import { Ticker } from './ticker.ts';
-import { transportFromSettings } from './transport.ts';
+import { transportFor } from './transport.ts';
 
 export interface ClusterOptions {
   readonly bootstrapServers: readonly string[];
@@ -31,6 +33,8 @@ export interface ClusterOptions {
   readonly addressMap?: Readonly<Record<string, string>>;
   /** Kafka client settings; security settings that are not supported are refused. */
   readonly client?: KafkaClientSettings;
+  /** For values of `ssl.*` and `sasl.*` that are references; without it they are not resolved. */
+  readonly references?: ReferenceSources;
   /** Default: `client.id` of the settings, else `causeway`. */
   readonly clientId?: string;
   readonly limits?: Partial<ClusterLimits>;
@@ -69,11 +73,13 @@ class ClusterClient implements Cluster {
   #areAddressesStale = false;
 
   constructor(options: ClusterOptions) {
-    const transport = transportFromSettings(options.client ?? {});
+    const security = new ClusterSecurity(options.client ?? {}, { references: options.references });
     this.#limits = { ...clusterLimitsDefault, ...options.limits };
     this.#ticker = new Ticker(options.now ?? (() => performance.now()), this.#limits.tickMs);
     this.#random = options.random ?? Math.random;
-    this.#addressMap = new AddressMap(options.addressMap ?? {});
+    this.#addressMap = new AddressMap(options.addressMap ?? {}, {
+      keepsNames: security.usesTls,
+    });
     this.bootstrap = options.bootstrapServers.map((server) =>
       this.#addressMap.reach(parseAddress(server)),
     );
@@ -81,7 +87,8 @@ class ClusterClient implements Cluster {
       throw new ClusterError('UNSUPPORTED', 'bootstrap.servers is empty', { maybeSent: false });
     }
     this.#pool = new ConnectionPool({
-      transport,
+      transport: transportFor(security),
+      login: () => security.login(),
       clientId: options.clientId ?? options.client?.['client.id'] ?? 'causeway',
       limits: this.#limits,
       ticker: this.#ticker,
@@ -93,7 +100,7 @@ class ClusterClient implements Cluster {
     return this.#brokers;
   }
 
-  reach(host: string, port: number): { host: string; port: number } {
+  reach(host: string, port: number): Address {
     return this.#addressMap.reach({ host, port });
   }
 
@@ -263,9 +270,9 @@ class ClusterClient implements Cluster {
     const unique = new Map<string, Address>();
     for (const { host, port } of this.#brokers) {
       const address = this.reach(host, port);
-      unique.set(formatAddress(address), address);
+      unique.set(addressKey(address), address);
     }
-    for (const address of this.bootstrap) unique.set(formatAddress(address), address);
+    for (const address of this.bootstrap) unique.set(addressKey(address), address);
     const rank = (address: Address): number =>
       this.#pool.isConnected(address, lane)
         ? this.#pool.waitMs(address) - 1

@@ -3,6 +3,7 @@
 // answers are for. Error codes inside responses are data for the caller; transport faults are
 // ClusterError.
 import type { Reader, Writer } from '../../protocol/index.ts';
+import type { Address } from './address.ts';
 
 /** One API as far as we use it: a descriptor made from the generated codecs (apis.ts). */
 export interface Api<Request, Response> {
@@ -23,7 +24,7 @@ export type ClusterErrorCode =
   | 'UNSUPPORTED' // no common version of the API
   | 'UNKNOWN_NODE'
   | 'PROTOCOL' // an answer that cannot be decoded, a correlation mismatch
-  | 'AUTHENTICATION'
+  | 'AUTHENTICATION' // TLS or SASL: they are not who they should be, or we are not
   | 'CLOSED';
 
 export class ClusterError extends Error {
@@ -119,8 +120,7 @@ export interface Cluster {
   /** Versions of one broker (default: any), as it told in ApiVersions. */
   apiVersions(nodeId?: number): Promise<ReadonlyMap<number, VersionRange>>;
   /** Where to connect for an advertised host:port, after the address map. */
-  reach(host: string, port: number): { host: string; port: number };
-  /** Opens a raw TCP (later TLS) connection to a broker or, with null, to any live one. */
-  readonly bootstrap: readonly { host: string; port: number }[];
+  reach(host: string, port: number): Address;
+  readonly bootstrap: readonly Address[];
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
-// One connection to one broker: ApiVersions first, then pipelined requests answered in order. Owns
-// the queue of expected answers and their deadlines. Refuses to know nodes, retries and what
-// answers say.
+// One connection to one broker: ApiVersions first, then who we are, then pipelined requests answered
+// in order. Owns the queue of expected answers and their deadlines, and when we authenticate again.
+// Refuses to know nodes, retries and what answers say.
 // Invariant: every request ends exactly once, with its answer or a ClusterError; an answer that is
 // not the expected one (correlation id) ends the connection, because nothing after it can be
 // trusted.
@@ -12,15 +12,19 @@ import {
 } from '../../protocol/index.ts';
 import { type Address, formatAddress } from './address.ts';
 import { apiVersionsApi } from './apis.ts';
+import { authenticate } from './authentication.ts';
 import { type Api, ClusterError, type VersionRange } from './cluster.ts';
 import type { ClusterLimits } from './limits.ts';
 import { ResponseAssembler } from './response-assembler.ts';
+import type { Login } from './security.ts';
 import type { Ticker } from './ticker.ts';
-import { connectionFault, type Transport, type TransportStream } from './transport.ts';
+import { connectionError, type Transport, type TransportStream } from './transport.ts';
 
 export interface ConnectionOptions {
   readonly address: Address;
   readonly transport: Transport;
+  /** Who we are, asked anew each time; null for a listener without SASL. */
+  readonly login?: () => Promise<Login | null>;
   readonly clientId: string;
   readonly limits: ClusterLimits;
   readonly ticker: Ticker;
@@ -42,6 +46,10 @@ interface Pending {
 
 const unsupportedVersion = 35;
 
+/** How a TLS listener answers what is no TLS. As the size of an answer it would be 352 MB. */
+const tlsAlert = 0x15;
+const tlsMajorVersion = 3;
+
 export class BrokerConnection {
   readonly address: Address;
   versions: ReadonlyMap<number, VersionRange> = new Map();
@@ -49,14 +57,20 @@ export class BrokerConnection {
   readonly #pending: Pending[] = [];
   readonly #assembler: ResponseAssembler;
   readonly #opened: Promise<void>;
+  readonly #ticker: Ticker;
   #stream: TransportStream;
   #nextCorrelationId = 1;
   #closedBy: ClusterError | undefined;
   #stopTicks: (() => void) | undefined;
+  #authenticateAgainAtMs = Number.POSITIVE_INFINITY;
+  /** While we authenticate again no other request may go out. */
+  #authenticating: Promise<void> | undefined;
+  #answersCount = 0;
 
   constructor(options: ConnectionOptions) {
     this.address = options.address;
     this.#options = options;
+    this.#ticker = options.ticker;
     this.#assembler = new ResponseAssembler(options.limits.frameBytesMax, (frame) =>
       this.#onFrame(frame),
     );
@@ -70,8 +84,7 @@ export class BrokerConnection {
       onOpen: () => opened(),
       onData: (chunk) => this.#onData(chunk),
       onClose: (error) => {
-        const message = connectionFault(options.address, error);
-        this.#close(new ClusterError('UNREACHABLE', message, { cause: error, maybeSent: true }));
+        this.#close(this.#endedBy(error));
         failed(this.#notSent());
       },
     });
@@ -87,7 +100,8 @@ export class BrokerConnection {
 
   /** Connects and learns the broker's versions. @throws ClusterError with maybeSent false */
   async open(): Promise<void> {
-    const { ticker, limits } = this.#options;
+    const { limits } = this.#options;
+    const ticker = this.#ticker;
     const deadlineMs = ticker.now() + limits.connectTimeoutMs;
     const stopWatching = ticker.add((now) => {
       if (now < deadlineMs) return;
@@ -98,6 +112,7 @@ export class BrokerConnection {
     try {
       await this.#opened;
       await this.#learnVersions(Math.max(1, deadlineMs - ticker.now()));
+      await this.#authenticate(() => Math.max(1, deadlineMs - ticker.now()));
     } catch (error) {
       this.#close(this.#asClusterError(error));
       throw this.#notSent();
@@ -126,6 +141,18 @@ export class BrokerConnection {
     request: Request,
     timeoutMs: number,
   ): Promise<Response> {
+    if (this.#ticker.now() >= this.#authenticateAgainAtMs) this.#authenticateAgain();
+    const gate = this.#authenticating;
+    if (gate === undefined) return this.#sendNow(api, version, request, timeoutMs);
+    return gate.then(() => this.#sendNow(api, version, request, timeoutMs));
+  }
+
+  #sendNow<Request, Response>(
+    api: Api<Request, Response>,
+    version: number,
+    request: Request,
+    timeoutMs: number,
+  ): Promise<Response> {
     if (this.#closedBy) return Promise.reject(this.#notSent());
     if (this.#pending.length >= this.#options.limits.inFlightMax) {
       const message = `${formatAddress(this.address)}: too many requests in flight`;
@@ -140,14 +167,14 @@ export class BrokerConnection {
         key: api.key,
         version,
         correlationId,
-        deadlineMs: this.#options.ticker.now() + timeoutMs,
+        deadlineMs: this.#ticker.now() + timeoutMs,
         timeoutMs,
         isAbandoned: false,
         settle: (reader) => resolve(api.decode(reader, version)),
         reject,
       });
     });
-    this.#stopTicks ??= this.#options.ticker.add((now) => this.#onTick(now));
+    this.#stopTicks ??= this.#ticker.add((now) => this.#onTick(now));
     this.#stream.write(frame);
     return answer;
   }
@@ -155,6 +182,34 @@ export class BrokerConnection {
   close(reason = 'closed by us'): void {
     const message = `${formatAddress(this.address)}: ${reason}`;
     this.#close(new ClusterError('CLOSED', message, { maybeSent: true }));
+  }
+
+  async #authenticate(timeoutMs: () => number): Promise<void> {
+    const login = await this.#options.login?.();
+    if (!login) return;
+    const startedAtMs = this.#ticker.now();
+    try {
+      const againAfterMs = await authenticate(
+        (api, request) => this.#sendNow(api, this.pickVersion(api), request, timeoutMs()),
+        login,
+      );
+      this.#authenticateAgainAtMs = startedAtMs + againAfterMs;
+    } catch (error) {
+      if (!(error instanceof ClusterError) || error.code !== 'AUTHENTICATION') throw error;
+      if (this.#closedBy !== undefined) throw error;
+      throw connectionError(this.address, error, { maybeSent: true });
+    }
+  }
+
+  /** Requests that come meanwhile wait; those under way are answered first. */
+  #authenticateAgain(): void {
+    if (this.#authenticating || this.#closedBy) return;
+    const { connectTimeoutMs } = this.#options.limits;
+    this.#authenticating = this.#authenticate(() => connectTimeoutMs)
+      .catch((error) => this.#close(this.#asClusterError(error)))
+      .finally(() => {
+        this.#authenticating = undefined;
+      });
   }
 
   #encode<Request>(
@@ -181,11 +236,12 @@ export class BrokerConnection {
       clusterId: null,
       nodeId: -1,
     };
-    let answer = await this.send(apiVersionsApi, apiVersionsApi.versionMax, request, timeoutMs);
+    const { versionMax } = apiVersionsApi;
+    let answer = await this.#sendNow(apiVersionsApi, versionMax, request, timeoutMs);
     if (answer.errorCode === unsupportedVersion) {
       const theirs = answer.apiKeys.find((range) => range.apiKey === apiVersionsApi.key);
       const version = Math.min(theirs?.maxVersion ?? 0, apiVersionsApi.versionMax);
-      answer = await this.send(apiVersionsApi, version, request, timeoutMs);
+      answer = await this.#sendNow(apiVersionsApi, version, request, timeoutMs);
     }
     if (answer.errorCode !== 0) {
       const where = formatAddress(this.address);
@@ -202,6 +258,9 @@ export class BrokerConnection {
 
   #onData(chunk: Buffer): void {
     try {
+      if (this.#answersCount === 0 && chunk[0] === tlsAlert && chunk[1] === tlsMajorVersion) {
+        throw new ProtocolError('INVALID_FRAME', 'it answers in TLS: its listener is SSL');
+      }
       this.#assembler.push(chunk);
     } catch (error) {
       this.#close(this.#asClusterError(error));
@@ -210,6 +269,7 @@ export class BrokerConnection {
 
   #onFrame(frame: Buffer): void {
     if (this.#closedBy) return;
+    this.#answersCount++;
     const expected = this.#pending[0];
     const correlationId = frame.readInt32BE(0);
     if (expected?.correlationId !== correlationId) {
@@ -241,6 +301,17 @@ export class BrokerConnection {
   #restTicks(): void {
     this.#stopTicks?.();
     this.#stopTicks = undefined;
+  }
+
+  /** With a guess at what a broker means that hangs up without a word. */
+  #endedBy(error: Error | undefined): ClusterError {
+    const ended = connectionError(this.address, error, { maybeSent: true });
+    if (error !== undefined || this.#answersCount > 1) return ended;
+    const hint =
+      this.#answersCount === 0
+        ? 'before its first answer: its listener may want TLS, or none'
+        : 'after ApiVersions: its listener may want SASL';
+    return new ClusterError(ended.code, `${ended.message} ${hint}`, { maybeSent: true });
   }
 
   #asClusterError(error: unknown): ClusterError {

@@ -4,11 +4,14 @@
 export interface ClusterLimits {
   /** One request without its own `timeoutMs`, everything included. */
   readonly requestTimeoutMs: number;
-  /** TCP connect and ApiVersions together. */
+  /** TCP connect, TLS, ApiVersions and SASL together. */
   readonly connectTimeoutMs: number;
   /** After the first failure of an address; doubles, with jitter. */
   readonly backoffMs: number;
   readonly backoffMsMax: number;
+  /** After a broker has refused who we are; asked again in the meantime, it counts as refused. */
+  readonly refusedBackoffMs: number;
+  readonly refusedBackoffMsMax: number;
   /** Of one request that is sent again because the coordinator moves or loads. */
   readonly retryBackoffMs: number;
   readonly connectionsMax: number;
@@ -25,6 +28,8 @@ export const clusterLimitsDefault: ClusterLimits = {
   connectTimeoutMs: 5_000,
   backoffMs: 50,
   backoffMsMax: 1_000,
+  refusedBackoffMs: 1_000,
+  refusedBackoffMsMax: 30_000,
   retryBackoffMs: 50,
   connectionsMax: 1_000,
   frameBytesMax: 128 * 1024 * 1024,

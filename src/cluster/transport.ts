@@ -1,15 +1,15 @@
-// How bytes get to a broker: opens a stream to an address as the client's security settings say.
-// Today plain TCP only; TLS and SASL will be further transports made here. Refuses to know what is
-// sent.
-// Invariant: a security setting that this version cannot honour is refused by name, never ignored.
+// How bytes get to a broker: opens a stream to an address, plain or with TLS, as the cluster's
+// security says. Refuses to know what is sent.
+// Invariant: over TLS nothing is sent before the broker's certificate has been verified.
 import { connect, type Socket } from 'node:net';
-import type { KafkaClientSettings } from '../config/config.ts';
+import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
 import { type Address, formatAddress } from './address.ts';
 import { ClusterError } from './cluster.ts';
+import type { ClusterSecurity } from './security.ts';
 
 export interface TransportHandlers {
   onOpen(): void;
-  /** The chunk is a view of a buffer that is reused: valid during the call only. */
+  /** The chunk may be a view of a buffer that is reused: valid during the call only. */
   onData(chunk: Buffer): void;
   /** Called once, after everything else; without an error when the peer ended it. */
   onClose(error: Error | undefined): void;
@@ -27,15 +27,31 @@ export interface Transport {
 /** One read of a socket; large enough that a big Fetch answer takes few callbacks. */
 const readBytes = 256 * 1024;
 
+const keptAlive = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
+
+function writeTo(socket: Socket, chunks: readonly Buffer[]): void {
+  socket.cork();
+  for (const chunk of chunks) socket.write(chunk);
+  socket.uncork();
+}
+
+/** Passes the end of a socket on, once, with what went wrong. */
+function watchEnd(socket: Socket, onClose: (error: Error | undefined) => void): void {
+  let failure: Error | undefined;
+  socket.on('error', (error) => {
+    failure = error;
+  });
+  socket.once('end', () => socket.destroy());
+  socket.once('close', () => onClose(failure));
+}
+
 class PlaintextTransport implements Transport {
   open(address: Address, handlers: TransportHandlers): TransportStream {
     const ring = Buffer.allocUnsafeSlow(readBytes);
     const socket: Socket = connect({
       host: address.host,
       port: address.port,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000,
+      ...keptAlive,
       onread: {
         buffer: ring,
         callback: (bytesCount: number): boolean => {
@@ -44,44 +60,107 @@ class PlaintextTransport implements Transport {
         },
       },
     });
-    let failure: Error | undefined;
     socket.once('connect', () => handlers.onOpen());
-    socket.on('error', (error) => {
-      failure = error;
-    });
-    socket.once('end', () => socket.destroy());
-    socket.once('close', () => handlers.onClose(failure));
+    watchEnd(socket, handlers.onClose);
     return {
-      write: (chunks) => {
-        socket.cork();
-        for (const chunk of chunks) socket.write(chunk);
-        socket.uncork();
-      },
+      write: (chunks) => writeTo(socket, chunks),
       destroy: () => socket.destroy(),
     };
   }
 }
 
-function refused(setting: string, reason: string): ClusterError {
-  const message = `${setting}: ${reason}; this version connects with PLAINTEXT only`;
-  return new ClusterError('UNSUPPORTED', message, { maybeSent: false });
-}
+class TlsTransport implements Transport {
+  readonly #security: ClusterSecurity;
 
-/** @throws ClusterError UNSUPPORTED, naming the setting */
-export function transportFromSettings(settings: KafkaClientSettings): Transport {
-  const protocol = settings['security.protocol'];
-  if (protocol !== undefined && protocol !== 'PLAINTEXT') {
-    throw refused('security.protocol', `${protocol} is not supported`);
+  constructor(security: ClusterSecurity) {
+    this.#security = security;
   }
-  const secured = Object.keys(settings).find(
-    (setting) => setting.startsWith('sasl.') || setting.startsWith('ssl.'),
-  );
-  if (secured !== undefined) throw refused(secured, 'not supported');
-  return new PlaintextTransport();
+
+  open(address: Address, handlers: TransportHandlers): TransportStream {
+    const stream = new TlsStream(handlers);
+    this.#security.tlsOptions(address, 'own').then(
+      (options) => stream.connect({ ...options, ...keptAlive }),
+      (error) => stream.fail(error instanceof Error ? error : new Error(String(error))),
+    );
+    return stream;
+  }
 }
 
-/** A sentence about why an address could not be used. */
-export function connectionFault(address: Address, error: Error | undefined): string {
+/** Exists before its socket does: certificates are read first. */
+class TlsStream implements TransportStream {
+  readonly #handlers: TransportHandlers;
+  #socket: TLSSocket | undefined;
+  #isOver = false;
+
+  constructor(handlers: TransportHandlers) {
+    this.#handlers = handlers;
+  }
+
+  connect(options: ConnectionOptions): void {
+    if (this.#isOver) return;
+    const socket = connectTls(options);
+    this.#socket = socket;
+    socket.once('secureConnect', () => this.#handlers.onOpen());
+    socket.on('data', (chunk: Buffer) => this.#handlers.onData(chunk));
+    watchEnd(socket, this.#handlers.onClose);
+  }
+
+  fail(error: Error | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#handlers.onClose(error);
+  }
+
+  write(chunks: readonly Buffer[]): void {
+    if (this.#socket) writeTo(this.#socket, chunks);
+  }
+
+  destroy(): void {
+    if (this.#socket) this.#socket.destroy();
+    else this.fail(undefined);
+  }
+}
+
+export function transportFor(security: ClusterSecurity): Transport {
+  return security.usesTls ? new TlsTransport(security) : new PlaintextTransport();
+}
+
+const certificateFault =
+  /CERT|SELF_SIGNED|LEAF_SIGNATURE|ISSUER|HOSTNAME_MISMATCH|INVALID_(CA|PURPOSE)/;
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : '';
+}
+
+/** TLS said no, as a sentence; null when the fault is another. */
+export function tlsFault(error: Error): string | null {
+  const code = codeOf(error);
+  if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST)$/.test(code)) {
+    return 'it does not speak TLS: its listener may be PLAINTEXT or SASL_PLAINTEXT';
+  }
+  if (/^ERR_SSL_.*ALERT/.test(code)) return `the TLS handshake was refused by the broker (${code})`;
+  if (/^ERR_(SSL|TLS)_/.test(code) && code !== 'ERR_TLS_CERT_ALTNAME_INVALID') {
+    return `the TLS handshake failed (${code})`;
+  }
+  if (!certificateFault.test(code)) return null;
+  return `the broker's certificate is not accepted: ${error.message} (${code})`;
+}
+
+/** Why an address could not be used. `maybeSent` is the caller's to know. */
+export function connectionError(
+  address: Address,
+  error: Error | undefined,
+  options: { maybeSent: boolean },
+): ClusterError {
+  const where = formatAddress(address);
+  const { maybeSent } = options;
+  if (error instanceof ClusterError) {
+    return new ClusterError(error.code, `${where}: ${error.message}`, { cause: error, maybeSent });
+  }
+  const refusal = error && tlsFault(error);
+  if (refusal) {
+    return new ClusterError('AUTHENTICATION', `${where}: ${refusal}`, { cause: error, maybeSent });
+  }
   const reason = error === undefined ? 'closed by the broker' : error.message || error.name;
-  return `${formatAddress(address)}: ${reason}`;
+  return new ClusterError('UNREACHABLE', `${where}: ${reason}`, { cause: error, maybeSent });
 }

@@ -6,13 +6,17 @@ export interface HostPort {
   readonly port: number;
 }
 
-/**
- * `host:port`, also `[::1]:9092`. A leading `PLAINTEXT://` is accepted, as Kafka's own tools print
- * it.
- */
+const protocol = /^(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL):\/\//i;
+
+/** Without the `PLAINTEXT://` and so on with which Kafka's own tools print addresses. */
+export function withoutProtocol(address: string): string {
+  return address.replace(protocol, '');
+}
+
+/** `host:port`, also `[::1]:9092`; a security protocol in front is accepted and means nothing. */
 export function parseHostPort(text: string): HostPort {
-  const match = /^(?:PLAINTEXT:\/\/)?(?:\[([0-9a-fA-F:.]+)\]|([^\s:,/[\]]+)):(\d{1,5})$/.exec(
-    text.trim(),
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:,/[\]]+)):(\d{1,5})$/.exec(
+    withoutProtocol(text.trim()),
   );
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3]);
@@ -30,7 +34,7 @@ export function parseServers(text: string): string[] {
     .filter((item) => item !== '');
   if (servers.length === 0) throw new Error('names no server');
   for (const server of servers) parseHostPort(server);
-  return servers.map((server) => server.replace(/^PLAINTEXT:\/\//, ''));
+  return servers.map((server) => withoutProtocol(server));
 }
 
 /** `first-last`, both inclusive; at least two ports (one broker and the link node). */

@@ -320,7 +320,8 @@ test('closing ends what is in flight, and nothing is sent afterwards', async () 
 
 test('security settings that are not supported are refused by name', () => {
   const cases: [Record<string, string>, RegExp][] = [
-    [{ 'security.protocol': 'SASL_SSL' }, /^security\.protocol: SASL_SSL is not supported/],
+    [{ 'security.protocol': 'TLS' }, /^security\.protocol: must be one of/],
+    [{ 'security.protocol': 'SSL', 'ssl.provider': 'x' }, /^ssl\.provider: is not supported/],
     [{ 'sasl.mechanism': 'PLAIN' }, /^sasl\.mechanism/],
     [{ 'ssl.truststore.location': '/x' }, /^ssl\.truststore\.location/],
   ];

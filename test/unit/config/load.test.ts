@@ -144,9 +144,9 @@ const wrongFiles: readonly [string, string, string][] = [
     'gateway.advertise: must be a host name or an address, without a port',
   ],
   [
-    'TLS for clients',
+    'TLS without a key',
     'tls: {certificate: a}',
-    'gateway.tls: TLS towards clients is not in this version',
+    'gateway.tls.key: is missing',
   ],
   ['Kafka storage', 'type: kafka', 'storage.type: kafka is not in this version; only disk is'],
   [
@@ -161,14 +161,39 @@ const wrongFiles: readonly [string, string, string][] = [
     'destination.bootstrap.servers: "kafka-1" is not of the form host:port',
   ],
   [
-    'SASL_SSL',
-    'security.protocol: SASL_SSL',
-    'destination.security.protocol: SASL_SSL is not in this version; only PLAINTEXT is',
+    'the security protocol',
+    'security.protocol: TLS',
+    'destination.security.protocol: must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL',
   ],
   [
-    'TLS settings',
-    'ssl.truststore.certificates: x',
-    'destination.ssl.truststore.certificates: TLS towards the destination is not in this version',
+    'SASL without a login',
+    'security.protocol: SASL_SSL\n  sasl.mechanism: SCRAM-SHA-512',
+    'destination.sasl.jaas.config: is missing',
+  ],
+  [
+    'TLS settings without TLS',
+    'ssl.truststore.location: /x',
+    'destination.ssl.truststore.location: has no effect with security.protocol=PLAINTEXT',
+  ],
+  [
+    'TLS settings of later versions',
+    'ssl.cipher.suites: x',
+    'destination.ssl.cipher.suites: this Kafka client setting is not in this version',
+  ],
+  [
+    'paths of certificates',
+    'tls: {certificate: c.pem, key: /k}',
+    'gateway.tls.certificate: must be an absolute path',
+  ],
+  [
+    'client certificates without a CA',
+    'tls: {certificate: /c, key: /k, clientAuth: required}',
+    'gateway.tls.clientCa: is needed with clientAuth: required',
+  ],
+  [
+    'a CA for no client certificates',
+    'tls: {certificate: /c, key: /k, clientCa: /a}',
+    'gateway.tls.clientCa: has no effect with clientAuth: none',
   ],
   [
     'mistyped client settings',
@@ -199,6 +224,23 @@ for (const [what, setting, expected] of wrongFiles) {
     assert.deepEqual(problemsOf(withSetting(setting)), [expected]);
   });
 }
+
+test('TLS and SASL are taken for the destination, TLS for listeners', () => {
+  const jaas =
+    'org.apache.kafka.common.security.scram.ScramLoginModule required ' +
+    `username="causeway" password="${variable('KAFKA_PASSWORD')}";`;
+  const text = minimal
+    .replace('gateway:', `  security.protocol: SASL_SSL\n  sasl.mechanism: SCRAM-SHA-256\ngateway:`)
+    .replace(
+      'gateway:',
+      `  sasl.jaas.config: '${jaas}'\n  ssl.truststore.location: /ca.pem\ngateway:`,
+    )
+    .replace('gateway:', 'gateway:\n  tls: {certificate: /tls.crt, key: /tls.key}');
+  const { destination, gateway } = parseConfig(text, { KAFKA_PASSWORD: 'pass' });
+  assert.match(destination.client['sasl.jaas.config'] ?? '', /password="pass";$/);
+  assert.equal(destination.client['ssl.truststore.location'], '/ca.pem');
+  assert.deepEqual(gateway.tls, { certificate: '/tls.crt', key: '/tls.key', clientAuth: 'none' });
+});
 
 test('R17: a password that cannot be used is named but not repeated', () => {
   const text = withSetting('sasl.jaas.config: "x required password=\\"hunter2\\";"');

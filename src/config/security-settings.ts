@@ -1,0 +1,187 @@
+// How our own Kafka clients are secured: which `security.protocol`, `ssl.*` and `sasl.*` settings
+// there are, which combinations mean something, and what they mean. Pure: files and secrets are
+// read where a connection is made (cluster/security.ts).
+// Invariants: a setting that this version would ignore is refused by name; no fault repeats a value
+// that could be secret.
+import type { KafkaClientSettings } from './config.ts';
+import { JaasError, parseJaas } from './jaas.ts';
+import { isReference } from './references.ts';
+
+export const securityProtocols = ['PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'] as const;
+export type SecurityProtocol = (typeof securityProtocols)[number];
+
+export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] as const;
+export type SaslMechanism = (typeof saslMechanisms)[number];
+
+/** Name -> default. Stores are PEM unless another type is named, which is then refused. */
+export const securitySettingDefaults: Readonly<Record<string, string>> = {
+  'security.protocol': 'PLAINTEXT',
+  'sasl.mechanism': '',
+  'sasl.jaas.config': '',
+  'ssl.truststore.type': 'PEM',
+  'ssl.truststore.location': '',
+  'ssl.truststore.certificates': '',
+  'ssl.keystore.type': 'PEM',
+  'ssl.keystore.location': '',
+  'ssl.keystore.certificate.chain': '',
+  'ssl.keystore.key': '',
+  'ssl.key.password': '',
+  'ssl.endpoint.identification.algorithm': 'https',
+};
+
+export interface SettingFault {
+  readonly setting: string;
+  /** Completes the sentence `setting ...`. */
+  readonly reason: string;
+}
+
+export function isSecuritySetting(name: string): boolean {
+  return name === 'security.protocol' || /^(ssl|sasl)\./.test(name);
+}
+
+const effective = (settings: KafkaClientSettings, name: string): string =>
+  settings[name] ?? securitySettingDefaults[name] ?? '';
+
+export function usesTls(settings: KafkaClientSettings): boolean {
+  return /^(SASL_)?SSL$/.test(effective(settings, 'security.protocol'));
+}
+
+export function saslMechanism(settings: KafkaClientSettings): SaslMechanism | null {
+  if (!effective(settings, 'security.protocol').startsWith('SASL_')) return null;
+  const wanted = effective(settings, 'sasl.mechanism');
+  return saslMechanisms.find((mechanism) => mechanism === wanted) ?? null;
+}
+
+/** False only for an empty `ssl.endpoint.identification.algorithm`. */
+export function verifiesHostNames(settings: KafkaClientSettings): boolean {
+  return effective(settings, 'ssl.endpoint.identification.algorithm') !== '';
+}
+
+const loginModules: Readonly<Record<SaslMechanism, string>> = {
+  PLAIN: 'PlainLoginModule',
+  'SCRAM-SHA-256': 'ScramLoginModule',
+  'SCRAM-SHA-512': 'ScramLoginModule',
+};
+
+export interface LoginOptions {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** Username and password as written; they may be references. @throws JaasError */
+export function loginOptions(jaas: string, mechanism: SaslMechanism): LoginOptions {
+  const { module, options } = parseJaas(jaas);
+  const wanted = loginModules[mechanism];
+  if (module.split('.').at(-1) !== wanted) {
+    throw new JaasError(`the login module of ${mechanism} is ${wanted}`);
+  }
+  for (const name of options.keys()) {
+    if (name !== 'username' && name !== 'password') {
+      throw new JaasError('options other than username and password are not in this version');
+    }
+  }
+  const username = options.get('username') ?? '';
+  const password = options.get('password') ?? '';
+  if (username === '' || password === '') throw new JaasError('it needs username and password');
+  return { username, password };
+}
+
+function protocolFaults(protocol: string): SettingFault[] {
+  if ((securityProtocols as readonly string[]).includes(protocol)) return [];
+  const reason = `must be one of ${securityProtocols.join(', ')}`;
+  return [{ setting: 'security.protocol', reason }];
+}
+
+function mechanismFaults(mechanism: string): SettingFault[] {
+  if ((saslMechanisms as readonly string[]).includes(mechanism)) return [];
+  const known = ['GSSAPI', 'OAUTHBEARER'].includes(mechanism);
+  const what = mechanism === '' ? "is missing (Kafka's default GSSAPI is not in this version)" : '';
+  const refused = known ? `${mechanism} is not in this version` : 'is no mechanism that we know';
+  const reason = `${what || refused}; there are ${saslMechanisms.join(', ')}`;
+  return [{ setting: 'sasl.mechanism', reason }];
+}
+
+function saslFaults(settings: KafkaClientSettings): SettingFault[] {
+  const faults = mechanismFaults(effective(settings, 'sasl.mechanism'));
+  const mechanism = saslMechanism(settings);
+  const jaas = effective(settings, 'sasl.jaas.config');
+  if (jaas === '') return [...faults, { setting: 'sasl.jaas.config', reason: 'is missing' }];
+  if (isReference(jaas) || mechanism === null) return faults;
+  try {
+    loginOptions(jaas, mechanism);
+  } catch (error) {
+    if (!(error instanceof JaasError)) throw error;
+    const reason = `cannot be used: ${error.message}`;
+    return [...faults, { setting: 'sasl.jaas.config', reason }];
+  }
+  return faults;
+}
+
+function storeFaults(settings: KafkaClientSettings): SettingFault[] {
+  const isSet = (name: string): boolean => effective(settings, name) !== '';
+  const faults: SettingFault[] = [];
+  for (const setting of ['ssl.truststore.type', 'ssl.keystore.type']) {
+    if (effective(settings, setting) === 'PEM') continue;
+    faults.push({ setting, reason: 'can only be PEM in this version' });
+  }
+  const both = (setting: string, other: string): void => {
+    if (!isSet(setting) || !isSet(other)) return;
+    faults.push({ setting, reason: `cannot be given together with ${other}` });
+  };
+  both('ssl.truststore.certificates', 'ssl.truststore.location');
+  both('ssl.keystore.certificate.chain', 'ssl.keystore.location');
+  both('ssl.keystore.key', 'ssl.keystore.location');
+  const needs = (setting: string, other: string): void => {
+    if (isSet(setting) && !isSet(other)) faults.push({ setting, reason: `needs ${other}` });
+  };
+  needs('ssl.keystore.key', 'ssl.keystore.certificate.chain');
+  needs('ssl.keystore.certificate.chain', 'ssl.keystore.key');
+  if (isSet('ssl.key.password') && !isSet('ssl.keystore.key') && !isSet('ssl.keystore.location')) {
+    faults.push({ setting: 'ssl.key.password', reason: 'has no key to open' });
+  }
+  const algorithm = effective(settings, 'ssl.endpoint.identification.algorithm');
+  if (!['', 'https'].includes(algorithm.toLowerCase())) {
+    const reason = 'must be https, or empty to switch the check of host names off';
+    faults.push({ setting: 'ssl.endpoint.identification.algorithm', reason });
+  }
+  return faults;
+}
+
+function uselessFaults(settings: KafkaClientSettings, prefix: string): SettingFault[] {
+  const protocol = effective(settings, 'security.protocol');
+  return Object.entries(settings)
+    .filter(([name, value]) => name.startsWith(prefix) && value !== '')
+    .filter(([name, value]) => value !== securitySettingDefaults[name])
+    .map(([setting]) => ({ setting, reason: `has no effect with security.protocol=${protocol}` }));
+}
+
+/** Everything that is wrong with the security settings among `settings`. */
+export function securityFaults(settings: KafkaClientSettings): SettingFault[] {
+  const protocol = effective(settings, 'security.protocol');
+  const faults = protocolFaults(protocol);
+  if (faults.length > 0) return faults;
+  for (const setting of Object.keys(settings)) {
+    if (!isSecuritySetting(setting) || Object.hasOwn(securitySettingDefaults, setting)) continue;
+    faults.push({ setting, reason: 'is not supported in this version' });
+  }
+  const isSasl = protocol.startsWith('SASL_');
+  faults.push(...(isSasl ? saslFaults(settings) : uselessFaults(settings, 'sasl.')));
+  faults.push(...(usesTls(settings) ? storeFaults(settings) : uselessFaults(settings, 'ssl.')));
+  const reported = new Set<string>();
+  return faults.filter(({ setting }) => !reported.has(setting) && reported.add(setting));
+}
+
+/**
+ * May this value be kept where it can be read? A secret only as a reference; a JAAS line when its
+ * password is one.
+ */
+export function isKeptSecret(name: string, value: string): boolean {
+  if (isReference(value)) return true;
+  if (name !== 'sasl.jaas.config') return false;
+  try {
+    return isReference(parseJaas(value).options.get('password') ?? '');
+  } catch (error) {
+    if (error instanceof JaasError) return false;
+    throw error;
+  }
+}
