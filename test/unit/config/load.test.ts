@@ -143,11 +143,7 @@ const wrongFiles: readonly [string, string, string][] = [
     'advertise: kafka:9092',
     'gateway.advertise: must be a host name or an address, without a port',
   ],
-  [
-    'TLS without a key',
-    'tls: {certificate: a}',
-    'gateway.tls.key: is missing',
-  ],
+  ['TLS without a key', 'tls: {certificate: a}', 'gateway.tls.key: is missing'],
   ['Kafka storage', 'type: kafka', 'storage.type: kafka is not in this version; only disk is'],
   [
     'sizes',
