@@ -15,6 +15,7 @@ import type { TopicRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
 import { type VirtualEpoch, virtualEpoch } from '../timeline/offsets.ts';
 import type { Timeline } from '../timeline/timeline.ts';
+import { closeAfterLoss, closedMirrorEnd } from './accepted-loss.ts';
 import { isMirror } from './mirror-state.ts';
 import { forEachLimited, messageOf } from './signal.ts';
 
@@ -132,6 +133,7 @@ export class MirrorTopics implements TopicDirectory {
   readonly #state: State;
   readonly #storage: MirrorStorage;
   readonly #events: Events;
+  readonly #acceptLoss: boolean;
   readonly #topics = new Map<string, MirrorTopic>();
   readonly #byId = new Map<string, MirrorTopic>();
   readonly #logs = new Map<string, MirrorLog>();
@@ -141,7 +143,14 @@ export class MirrorTopics implements TopicDirectory {
   #isOpened = false;
   #unsubscribe: () => void = () => undefined;
 
-  constructor(parts: { state: State; storage: MirrorStorage; events: Events }) {
+  constructor(parts: {
+    state: State;
+    storage: MirrorStorage;
+    events: Events;
+    /** An operator's word that what is missing from a promoted copy is lost. */
+    acceptLoss?: boolean;
+  }) {
+    this.#acceptLoss = parts.acceptLoss ?? false;
     this.#state = parts.state;
     this.#storage = parts.storage;
     this.#events = parts.events;
@@ -278,6 +287,7 @@ export class MirrorTopics implements TopicDirectory {
     await forEachLimited(ids, opensInFlight, async ({ id, record }) => {
       try {
         const log = await this.#storage.open(id);
+        if (this.#acceptLoss) await this.#closeAfterLoss(record, id.partition, log);
         const cut = record.stopping?.cuts.find(({ partition }) => partition === id.partition);
         if (cut !== undefined && isMirror(record.state)) log.hold(cut.offset);
         this.#logs.set(logKey(id), log);
@@ -289,6 +299,19 @@ export class MirrorTopics implements TopicDirectory {
         );
       }
     });
+  }
+
+  /** A closed copy that ends below its extent would be an error to readers for ever. */
+  async #closeAfterLoss(record: TopicRecord, partition: number, log: MirrorLog): Promise<void> {
+    const end = closedMirrorEnd(record.partitions[partition]);
+    if (end === null || log.end >= end) return;
+    const from = log.end;
+    await closeAfterLoss(log, end);
+    this.#events.warn(
+      'accepted_loss_closed',
+      `Offsets ${from} to ${end} of promoted ${record.name}-${partition} are lost, as was accepted`,
+      { topic: record.name, partition, from: String(from), end: String(end) },
+    );
   }
 
   #refresh(name: string): void {

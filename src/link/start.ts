@@ -31,6 +31,8 @@ export interface StartLinksOptions {
   readonly limits?: Partial<LinkLimits>;
   /** Topics with this prefix are ours and are never mirrored. Default `__causeway`. */
   readonly ownTopicPrefix?: string;
+  /** An operator's word that what is missing from mirror logs is lost. */
+  readonly acceptLoss?: boolean;
 }
 
 export interface StartedLinks {
@@ -52,7 +54,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     ownTopicPrefix: options.ownTopicPrefix ?? '__causeway',
   };
   const { state, events, clock } = context;
-  const topics = new MirrorTopics(context);
+  const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
   const links = new Links<GroupSync>({
     context,

@@ -1,5 +1,5 @@
-// R11 in its short form, run with every change: a handful of kills, at least one in a promotion, one in a
-// failover and one under each kind of load. test/long/kill-moments.test.ts has many.
+// R11 in its short form, run with every change: a handful of kills, at least one in a promotion,
+// one in a failover and one under each kind of load. test/long/kill-moments.test.ts has many.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startStage } from '../helpers/linked-stage.ts';

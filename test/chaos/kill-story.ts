@@ -6,11 +6,19 @@
 // failure names it; timing is the machine's own.
 
 import assert from 'node:assert/strict';
+import { isControl, readBatchHeader, readControlType } from '../../protocol/index.ts';
 import { ClusterError } from '../../src/cluster/cluster.ts';
 import { compareTopic, type LinkedStage, offsets } from '../helpers/linked-stage.ts';
 import { command, mirrorView, receiptsOf, type Switched } from '../helpers/mirror-commands.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
-import { createTopic, tryWrite, values, write } from '../helpers/raw-writes.ts';
+import {
+  createTopic,
+  newProducer,
+  startTransaction,
+  tryWrite,
+  values,
+  write,
+} from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { until } from '../helpers/wait.ts';
 
@@ -74,17 +82,19 @@ export class KillStory {
     this.#random = random;
   }
 
-  /** One topic through its whole life, killed once at each of the moments given. */
+  /**
+   * One topic through its whole life, killed once at each of the moments given. A failover meets a transaction
+   * left open in every partition, so that ABORT batches are appended before the switch is committed.
+   */
   async round(verb: Verb, moments: readonly Moment[]): Promise<void> {
     const topic = `chaos-${++this.#roundsCount}`;
     await createTopic(this.#stage.atSource, topic, { partitions: partitionsCount });
+    if (verb === 'failover') await this.#leaveTransactionOpen(topic);
     const load = this.#sourceLoad(topic);
     try {
       await this.#create(topic, moments.includes('creating'));
-      if (moments.includes('mirroring')) {
-        await this.#killDuring(1_500);
-        await this.#stage.caughtUp(topic);
-      }
+      if (moments.includes('mirroring')) await this.#killDuring(1_500);
+      await this.#stage.caughtUp(topic);
       // A promotion needs writers that have stopped; a failover does not wait for them.
       if (verb === 'promote') await load.stop();
       await this.#switch(topic, verb, moments.includes('switching'));
@@ -92,8 +102,19 @@ export class KillStory {
       await load.stop();
     }
     await this.#checkCopy(topic, verb, load.acknowledged);
+    if (verb === 'failover') await this.#checkAborted(topic);
     await this.#writeOn(topic, moments.includes('writing'));
     await this.#checkSwitchedOnce();
+  }
+
+  async #leaveTransactionOpen(topic: string): Promise<void> {
+    const { atSource } = this.#stage;
+    const producer = await newProducer(atSource, `${topic}-open`);
+    const partitions = Array.from({ length: partitionsCount }, (_, index) => index);
+    await startTransaction(atSource, producer, topic, partitions);
+    for (const partition of partitions) {
+      await write(atSource, topic, partition, values('never ended', 2), { producer });
+    }
   }
 
   #sourceLoad(topic: string): Load {
@@ -163,7 +184,8 @@ export class KillStory {
   ): Promise<void> {
     const { atSource, atProxy } = this.#stage;
     const switched = this.#switched.get(topic) ?? [];
-    const ends = switched.map(({ virtualEnd }) => virtualEnd);
+    // The ABORT batch of the open transaction is ours, at the last offset below S.
+    const ends = switched.map(({ virtualEnd }) => virtualEnd - (verb === 'failover' ? 1 : 0));
     const { batches, difference } = await compareTopic(atSource, atProxy, topic, ends);
     assert.equal(difference, null, this.#random.describe());
     assert.ok(batches > 0, `${topic} was mirrored at all; ${this.#random.describe()}`);
@@ -171,6 +193,21 @@ export class KillStory {
     for (const { partition, offset } of acknowledged) {
       const end = ends[partition] ?? 0;
       assert.ok(offset < end, `${topic}-${partition} at ${offset}; ${this.#random.describe()}`);
+    }
+  }
+
+  /** However often it was begun and undone: one ABORT batch, the last one below S. */
+  async #checkAborted(topic: string): Promise<void> {
+    for (const { partition, virtualEnd } of this.#switched.get(topic) ?? []) {
+      const where = `${topic}-${partition}; ${this.#random.describe()}`;
+      const offset = BigInt(virtualEnd - 1);
+      const { errorCode, first } = await fetchAt(this.#stage.atProxy, topic, partition, offset);
+      assert.equal(errorCode, 0, where);
+      assert.ok(first !== null, where);
+      const header = readBatchHeader(first, 0);
+      assert.equal(header.baseOffset, offset, where);
+      assert.ok(isControl(header), `${where}: the batch below S is no marker`);
+      assert.equal(readControlType(first, 0, header), 'ABORT', where);
     }
   }
 

@@ -29,6 +29,18 @@ async function segmentOf(logDirectory: string): Promise<string> {
   return path.join(logDirectory, name);
 }
 
+/** Flips a bit of the batch in the middle of the log: all batches have the same size. */
+async function flip(logDirectory: string, positionInBatch: number): Promise<void> {
+  const handle = await open(await segmentOf(logDirectory), 'r+');
+  const { size } = await handle.stat();
+  const position = (size / batchesCount) * (batchesCount / 2) + positionInBatch;
+  const byte = Buffer.alloc(1);
+  await handle.read(byte, 0, 1, position);
+  byte[0] = (byte[0] ?? 0) ^ 0x10;
+  await handle.write(byte, 0, 1, position);
+  await handle.close();
+}
+
 /** One for each partition; the last one is left as it is. */
 const damages: readonly (readonly [what: string, damage: Damage | null])[] = [
   ['deleted', (directory) => rm(directory, { recursive: true })],
@@ -47,18 +59,9 @@ const damages: readonly (readonly [what: string, damage: Damage | null])[] = [
     },
   ],
   ['emptied', async (directory) => truncate(await segmentOf(directory), 0)],
-  [
-    'flipped',
-    async (directory) => {
-      const handle = await open(await segmentOf(directory), 'r+');
-      const { size } = await handle.stat();
-      const byte = Buffer.alloc(1);
-      await handle.read(byte, 0, 1, Math.floor(size / 2));
-      byte[0] = (byte[0] ?? 0) ^ 0x10;
-      await handle.write(byte, 0, 1, Math.floor(size / 2));
-      await handle.close();
-    },
-  ],
+  ['flipped', (directory) => flip(directory, 100)],
+  // The base offset is not in the CRC, and what follows such a batch looks like a torn tail.
+  ['misplaced', (directory) => flip(directory, 0)],
   ['whole', null],
 ];
 const partitions = damages.map((_, index) => index);
