@@ -144,6 +144,22 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
   );
 
   app.get(
+    '/links/:link/plan',
+    {
+      schema: {
+        summary: 'What the sync tasks would change now: their dry run',
+        operationId: 'planTasks',
+        params: schemas.ownLinkParams,
+        response: schemas.answer(schemas.taskPlansData),
+      },
+    },
+    async (request) => {
+      checkLink(services, request.params.link);
+      return { tasks: await services.links.planTasks(request.params.link) };
+    },
+  );
+
+  app.get(
     '/status',
     { schema: { summary: 'The service in one look', operationId: 'getStatus' } },
     async () => {

@@ -267,6 +267,12 @@ export const groupData = Type.Object({
   destinationOffset: int64,
   held: nullable(text),
 });
+export const taskPlanData = Type.Object({
+  task: text,
+  changes: Type.Array(Type.Object({ action: text, subject: text, detail: text })),
+  problems: Type.Array(Type.Object({ code: text, message: text })),
+});
+export const taskPlansData = Type.Object({ tasks: Type.Array(taskPlanData) });
 export const eventData = Type.Object({
   id: int64,
   timeMs: int64,

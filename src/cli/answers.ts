@@ -21,11 +21,22 @@ export interface LinkAnswer {
   readonly tasks: readonly TaskAnswer[];
 }
 
+export interface TaskPlanAnswer {
+  readonly task: string;
+  readonly changes: readonly {
+    readonly action: string;
+    readonly subject: string;
+    readonly detail: string;
+  }[];
+  readonly problems: readonly Coded[];
+}
+
 export interface TaskAnswer {
   readonly name: string;
   readonly state: string;
   readonly errors: readonly Coded[];
   readonly lastSuccessTimeMs: number;
+  readonly counts?: Readonly<Record<string, number>>;
 }
 
 export interface PartitionAnswer {

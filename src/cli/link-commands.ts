@@ -1,6 +1,6 @@
 // `causeway link ...`: create, list, describe, delete, settings, tasks.
 import type { Command } from 'commander';
-import type { LinkAnswer } from './answers.ts';
+import type { LinkAnswer, TaskPlanAnswer } from './answers.ts';
 import { action, type CommandContext, collect, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
 import { collectSettings } from './key-values.ts';
@@ -82,11 +82,12 @@ function settingsTable(link: LinkAnswer): string {
 
 function tasksTable(link: LinkAnswer): string {
   return table(
-    ['TASK', 'STATE', 'LAST SUCCESS', 'ERRORS'],
+    ['TASK', 'STATE', 'LAST SUCCESS', 'COUNTS', 'ERRORS'],
     link.tasks.map((task) => [
       task.name,
       task.state,
       time(task.lastSuccessTimeMs),
+      countsText(task.counts),
       task.errors.map((error) => `${error.code}: ${error.message}`).join('; ') || null,
     ]),
   );
@@ -143,7 +144,30 @@ async function setSettings(
   else context.done({ name, changed: names }, `Link ${name}: changed ${names.join(', ')}.`);
 }
 
-async function listTasks(context: CommandContext, name: string): Promise<void> {
+function countsText(counts: Readonly<Record<string, number>> | undefined): string | null {
+  const texts = Object.entries(counts ?? {}).map(([name, count]) => `${name} ${count}`);
+  return texts.length === 0 ? null : texts.join(', ');
+}
+
+/** Problems and changes of all tasks, in one table. */
+function plansTable(tasks: readonly TaskPlanAnswer[]): string {
+  const rows = tasks.flatMap(({ task, changes, problems }) => [
+    ...problems.map(({ code, message }) => [task, 'problem', code, message]),
+    ...changes.map(({ action, subject, detail }) => [task, action, subject, detail]),
+  ]);
+  return table(['TASK', 'ACTION', 'SUBJECT', 'DETAIL'], rows);
+}
+
+async function listTasks(
+  context: CommandContext,
+  name: string,
+  options: { dryRun?: boolean },
+): Promise<void> {
+  if (options.dryRun) {
+    const { tasks } = await context.client.get<{ tasks: TaskPlanAnswer[] }>(`${pathOf(name)}/plan`);
+    context.print(tasks, () => plansTable(tasks));
+    return;
+  }
   const link = await context.client.get<LinkAnswer>(pathOf(name));
   context.print(link.tasks, () => tasksTable(link));
 }
@@ -178,6 +202,7 @@ export function addLinkCommands(program: Command, runner: Runner): void {
     .command('tasks')
     .description('sync tasks of a link')
     .argument('<name>')
+    .option('--dry-run', 'what they would change now, and what they leave alone')
     .action(action(runner, listTasks));
   const config = link.command('config').description('settings of a link');
   config

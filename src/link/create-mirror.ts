@@ -6,6 +6,7 @@
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
+import { internalTopics } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
@@ -16,17 +17,13 @@ import type { MirrorTopics } from './mirror-topics.ts';
 import { type CreateMirror, LinkError } from './service.ts';
 import { createShell, measureShells, topicConfigs } from './shell-topic.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
-import { refusedOverride, shellConfigs } from './topic-configs.ts';
-
-const internalTopics = new Set([
-  '__consumer_offsets',
-  '__transaction_state',
-  '__share_group_state',
-  '__cluster_metadata',
-]);
+import { refusedOverride, shellConfigs, syncedConfigs } from './topic-configs.ts';
 
 interface Plan {
   readonly source: TopicInfo;
+  /** What was taken over from the source. */
+  readonly synced: Readonly<Record<string, string>>;
+  /** With the operator's own on top. */
   readonly configs: Readonly<Record<string, string>>;
   readonly starts: readonly SourceStart[];
 }
@@ -51,7 +48,11 @@ export class MirrorCreator {
   /**
    * Resolves when the mirror is ACTIVE, or PENDING_MIRROR when the destination's answer was lost.
    */
-  async create(link: LinkRuntime, request: CreateMirror): Promise<string> {
+  async create(
+    link: LinkRuntime,
+    request: CreateMirror,
+    options: { isAuto: boolean } = { isAuto: false },
+  ): Promise<string> {
     const name = request.mirrorTopic ?? `${link.settings.prefix}${request.sourceTopic}`;
     this.#checkNames(name, request.sourceTopic);
     const overrides = request.configs ?? {};
@@ -60,7 +61,7 @@ export class MirrorCreator {
     await this.#changes.locks.run(name, async () => {
       this.#checkFree(name);
       const creating: PendingCreation = {
-        replicationFactor: request.replicationFactor ?? -1,
+        replicationFactor: request.replicationFactor ?? link.settings.topicSync.replicationFactor,
         configs: overrides,
       };
       const plan = await this.#plan(link, request.sourceTopic, creating);
@@ -79,6 +80,8 @@ export class MirrorCreator {
         partitions: [],
         stoppedBy: null,
         creating,
+        syncedConfigs: plan.synced,
+        ...(options.isAuto ? { auto: { isFilteredOut: false } } : {}),
       };
       await this.#changes.commit([{ put: intent }]);
       await this.#carryOut(intent, plan, { actor: request.actor, why: 'created' });
@@ -96,7 +99,8 @@ export class MirrorCreator {
       const found = topics.get(name);
       const audit = { actor: 'causeway', why: 'creation resumed' };
       if (found === undefined || found.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
-        await this.#carryOut(intent, plan, audit);
+        // Made now, so with what the source says now.
+        await this.#carryOut({ ...intent, syncedConfigs: plan.synced }, plan, audit);
         return;
       }
       const foreign = await this.#whyForeign(found, plan);
@@ -126,7 +130,9 @@ export class MirrorCreator {
     try {
       const cluster = await link.connected();
       const source = await this.#sourceTopic(cluster, sourceTopic, link.record.sourceClusterId);
-      const configs = shellConfigs(await topicConfigs(cluster, sourceTopic), creating.configs);
+      const { include } = link.settings.configSync;
+      const synced = syncedConfigs(await topicConfigs(cluster, sourceTopic), include);
+      const configs = shellConfigs(synced, creating.configs);
       const starts = await sourceStarts(cluster, source);
       if (starts === null) {
         throw new LinkError(
@@ -134,7 +140,7 @@ export class MirrorCreator {
           `The log starts of source topic '${sourceTopic}' cannot be read now`,
         );
       }
-      return { source, configs, starts };
+      return { source, synced, configs, starts };
     } catch (error) {
       if (!(error instanceof ClusterError)) throw error;
       throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });

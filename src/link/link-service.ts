@@ -6,6 +6,7 @@ import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { GroupSync } from '../tasks/groups.ts';
+import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
 import type { Failover } from './failover.ts';
@@ -26,6 +27,7 @@ import {
   type MirrorCommandResult,
   type MirrorCommandRow,
   type MirrorStatus,
+  type TaskPlan,
 } from './service.ts';
 import { deleteShell } from './shell-topic.ts';
 import { linkStatus, mirrorStatus, partitionStatuses } from './status.ts';
@@ -39,7 +41,7 @@ export interface ServiceParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
-  readonly links: Links<GroupSync>;
+  readonly links: Links<GroupSync, LinkTasks>;
   readonly creator: MirrorCreator;
   readonly promotions: Promotions;
   readonly failover: Failover;
@@ -99,7 +101,7 @@ export class LinkServiceImpl implements LinkService {
     const topics = [...this.#parts.topics.all].filter((topic) => topic.link === name);
     return linkStatus(entry.runtime, topics, {
       context: this.#parts.context,
-      tasks: [entry.groups.task],
+      tasks: [entry.groups.task, ...entry.tasks.statuses],
     });
   }
 
@@ -194,6 +196,12 @@ export class LinkServiceImpl implements LinkService {
     const entry = this.#parts.links.entry(link);
     if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
     return entry.groups.status();
+  }
+
+  async planTasks(link: string): Promise<readonly TaskPlan[]> {
+    const entry = this.#parts.links.entry(link);
+    if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
+    return asCommand(() => entry.tasks.plan());
   }
 
   /** A failover of very many topics has several records, shown as one. */

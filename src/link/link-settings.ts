@@ -3,8 +3,10 @@
 // refused by name, and no secret is ever part of an error or accepted inline.
 import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
 import { LinkError } from './service.ts';
+import { boolean, filters, integer, list, refuse } from './setting-values.ts';
+import { parseSyncSettings, type SyncSettings, syncSettingDefaults } from './sync-settings.ts';
 
-export interface LinkSettings {
+export interface LinkSettings extends SyncSettings {
   readonly bootstrapServers: readonly string[];
   /** advertised host:port -> reachable host:port */
   readonly addressMap: Readonly<Record<string, string>>;
@@ -40,13 +42,7 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   'consumer.offset.sync.ms': '1000',
   'consumer.offset.group.filters': '',
   'consumer.group.prefix.enable': 'false',
-  'acl.sync.enable': 'false',
-  'acl.sync.ms': '5000',
-  'acl.filters': '',
-  'auto.create.mirror.topics.enable': 'false',
-  'auto.create.mirror.topics.filters': '',
-  'topic.config.sync.ms': '5000',
-  'topic.config.sync.include': '',
+  ...syncSettingDefaults,
   'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
   'metadata.max.age.ms': '2000',
@@ -66,11 +62,6 @@ const onlyValues: Readonly<Record<string, string>> = {
   'link.mode': 'DESTINATION',
   'connection.mode': 'OUTBOUND',
   'consumer.group.prefix.enable': 'false',
-  'acl.sync.enable': 'false',
-  'acl.filters': '',
-  'auto.create.mirror.topics.enable': 'false',
-  'auto.create.mirror.topics.filters': '',
-  'topic.config.sync.include': '',
   'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
   'client.rack': '',
@@ -82,10 +73,6 @@ const immutable = new Set(['cluster.link.prefix', 'mirror.start.offset.spec', 'l
 
 const secretName = /password|jaas|secret|keystore\.key|token|credential/i;
 const securityName = /^(ssl|sasl)\./;
-
-function refuse(name: string, why: string): never {
-  throw new LinkError('INVALID_CONFIG', `Link setting '${name}' ${why}`);
-}
 
 function checkKnown(name: string, value: string): void {
   if (secretName.test(name) && !/^\$\{(env|file):[^}]+\}$/.test(value)) {
@@ -101,34 +88,12 @@ function checkKnown(name: string, value: string): void {
   }
 }
 
-function integer(configs: Record<string, string>, name: string, min: number): number {
-  const text = configs[name] ?? '';
-  const value = Number(text);
-  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < min || value > 0x7fffffff) {
-    refuse(name, `must be a whole number from ${min} to ${0x7fffffff}`);
-  }
-  return value;
-}
-
-function boolean(configs: Record<string, string>, name: string): boolean {
-  const text = (configs[name] ?? '').toLowerCase();
-  if (text !== 'true' && text !== 'false') refuse(name, "must be 'true' or 'false'");
-  return text === 'true';
-}
-
 function checkHostPort(name: string, text: string): string {
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:\s[\]/=]+):(\d{1,5})$/.exec(text);
   if (match === null || Number(match[2]) < 1 || Number(match[2]) > 65_535) {
     refuse(name, `has an entry that is not HOST:PORT: '${text}'`);
   }
   return text;
-}
-
-function list(text: string): string[] {
-  return text
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
 }
 
 function bootstrapServers(text: string): string[] {
@@ -152,15 +117,6 @@ export function parseAddressMap(text: string): Readonly<Record<string, string>> 
   return map;
 }
 
-function groupFilters(text: string): readonly GroupFilter[] | null {
-  try {
-    return parseGroupFilters(text);
-  } catch (error) {
-    if (error instanceof TypeError) refuse('consumer.offset.group.filters', error.message);
-    throw error;
-  }
-}
-
 function prefix(text: string): string {
   if (!/^[a-zA-Z0-9._-]*$/.test(text) || text.length > 200) {
     refuse('cluster.link.prefix', 'must be part of a topic name: letters, digits, . _ -');
@@ -180,10 +136,8 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     integer(configs, name, 1);
   }
   integer(configs, 'reconnect.backoff.max.ms', 1);
-  // Periods of tasks that are not there yet: checked, and kept for them.
-  integer(configs, 'acl.sync.ms', 1);
-  integer(configs, 'topic.config.sync.ms', 1);
   return {
+    ...parseSyncSettings(configs),
     bootstrapServers: bootstrapServers(configs['bootstrap.servers'] ?? ''),
     addressMap: parseAddressMap(configs['address.map'] ?? ''),
     prefix: prefix(configs['cluster.link.prefix'] ?? ''),
@@ -196,7 +150,7 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     offsetSync: {
       enabled: boolean(configs, 'consumer.offset.sync.enable'),
       periodMs: integer(configs, 'consumer.offset.sync.ms', 100),
-      filters: groupFilters(configs['consumer.offset.group.filters'] ?? ''),
+      filters: filters(configs, 'consumer.offset.group.filters', parseGroupFilters),
     },
   };
 }

@@ -25,17 +25,19 @@ export interface Task {
 }
 
 /** A link and what runs beside it. */
-export interface LinkEntry<Groups extends Task> {
+export interface LinkEntry<Groups extends Task, Tasks extends Task> {
   readonly runtime: LinkRuntime;
   readonly groups: Groups;
+  readonly tasks: Tasks;
 }
 
-export class Links<Groups extends Task> {
+export class Links<Groups extends Task, Tasks extends Task> {
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
   readonly #makeGroups: (runtime: LinkRuntime) => Groups;
-  readonly #entries = new Map<string, LinkEntry<Groups>>();
+  readonly #makeTasks: (runtime: LinkRuntime) => Tasks;
+  readonly #entries = new Map<string, LinkEntry<Groups, Tasks>>();
   readonly #locks = new NameLocks();
   readonly #ending = new Set<Promise<void>>();
   #unsubscribe: (() => void)[] = [];
@@ -45,11 +47,13 @@ export class Links<Groups extends Task> {
     topics: MirrorTopics;
     changes: TopicChanges;
     makeGroups: (runtime: LinkRuntime) => Groups;
+    makeTasks: (runtime: LinkRuntime) => Tasks;
   }) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#changes = parts.changes;
     this.#makeGroups = parts.makeGroups;
+    this.#makeTasks = parts.makeTasks;
   }
 
   start(): void {
@@ -72,11 +76,11 @@ export class Links<Groups extends Task> {
     await Promise.all([...entries.map((entry) => this.#end(entry)), ...this.#ending]);
   }
 
-  entry(name: string): LinkEntry<Groups> | undefined {
+  entry(name: string): LinkEntry<Groups, Tasks> | undefined {
     return this.#entries.get(name);
   }
 
-  get entries(): Iterable<LinkEntry<Groups>> {
+  get entries(): Iterable<LinkEntry<Groups, Tasks>> {
     return this.#entries.values();
   }
 
@@ -154,7 +158,11 @@ export class Links<Groups extends Task> {
         throw new LinkError('LINK_IN_USE', `Link '${name}' has ${live.length} live mirrors`);
       }
       if (options.validateOnly) return;
-      await this.#changes.commit([{ delete: `link/${name}` }]);
+      const changes = [{ delete: `link/${name}` }];
+      // The ACLs themselves stay: from now on they are the destination's own.
+      if (this.#context.state.view.linkAcls.has(name))
+        changes.push({ delete: `link-acls/${name}` });
+      await this.#changes.commit(changes);
       this.#context.events.info('link_deleted', `Link '${name}' was deleted`, {
         link: name,
         actor: options.actor,
@@ -191,13 +199,15 @@ export class Links<Groups extends Task> {
       record,
     });
     const groups = this.#makeGroups(runtime);
-    this.#entries.set(record.name, { runtime, groups });
+    const tasks = this.#makeTasks(runtime);
+    this.#entries.set(record.name, { runtime, groups, tasks });
     runtime.start();
     groups.start();
+    tasks.start();
   }
 
-  async #end(entry: LinkEntry<Groups>): Promise<void> {
-    await Promise.all([entry.groups.close(), entry.runtime.close()]);
+  async #end(entry: LinkEntry<Groups, Tasks>): Promise<void> {
+    await Promise.all([entry.groups.close(), entry.tasks.close(), entry.runtime.close()]);
   }
 
   #inBackground(work: Promise<void>): void {

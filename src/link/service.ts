@@ -69,6 +69,20 @@ export interface TaskStatus {
     | 'LINK_PAUSED';
   readonly errors: readonly { readonly code: string; readonly message: string }[];
   readonly lastSuccessTimeMs: number;
+  /** What the last round found and did, by the task's own names. */
+  readonly counts?: Readonly<Record<string, number>>;
+}
+
+/** What a task would do now. */
+export interface TaskPlan {
+  readonly task: string;
+  readonly changes: readonly {
+    /** `keep` and `wait` are what it would not touch, or not yet, with the reason in `detail`. */
+    readonly action: 'create' | 'set' | 'unset' | 'delete' | 'pause' | 'resume' | 'keep' | 'wait';
+    readonly subject: string;
+    readonly detail: string;
+  }[];
+  readonly problems: readonly { readonly code: string; readonly message: string }[];
 }
 
 export interface PartitionStatus {
@@ -180,5 +194,7 @@ export interface LinkService {
   ): Promise<void>;
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
   listGroups(link: string): readonly GroupStatus[];
+  /** The dry run of a link's sync tasks (all but groups, whose status shows the same). */
+  planTasks(link: string): Promise<readonly TaskPlan[]>;
   receipt(id: string): ReceiptRecord | undefined;
 }

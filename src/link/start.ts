@@ -9,6 +9,7 @@ import type { Events } from '../observe/events.ts';
 import type { LinkRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
 import { GroupSync } from '../tasks/groups.ts';
+import { LinkTasks } from '../tasks/link-tasks.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
 import { MirrorCreator } from './create-mirror.ts';
 import { Failover } from './failover.ts';
@@ -56,21 +57,26 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   const { state, events, clock } = context;
   const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
-  const links = new Links<GroupSync>({
+  const creator = new MirrorCreator({ context, topics, changes });
+  const links = new Links<GroupSync, LinkTasks>({
     context,
     topics,
     changes,
     makeGroups: (link) => new GroupSync({ context, topics, link }),
+    makeTasks: (link) => new LinkTasks({ context, link, changes, creator }),
   });
   const runtimeOf = (name: string) => links.entry(name)?.runtime;
-  const creator = new MirrorCreator({ context, topics, changes });
   const failover = new Failover({ context, topics, changes, link: runtimeOf });
   const promotions = new Promotions({
     context,
     topics,
     changes,
     link: runtimeOf,
-    finalGroups: async (link, topic) => (await links.entry(link)?.groups.finalRound(topic)) ?? [],
+    finalGroups: async (link, topic) => {
+      const entry = links.entry(link);
+      await entry?.tasks.finalConfigs();
+      return (await entry?.groups.finalRound(topic)) ?? [];
+    },
     receiptId: newReceiptId,
   });
   const takeUp = async (): Promise<void> => {
@@ -111,7 +117,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
 async function resumeCreations(parts: {
   context: LinkContext;
   creator: MirrorCreator;
-  links: Links<GroupSync>;
+  links: Links<GroupSync, LinkTasks>;
 }): Promise<void> {
   const { context, creator, links } = parts;
   for (const record of context.state.view.topics.values()) {

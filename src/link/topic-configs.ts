@@ -1,4 +1,5 @@
-// Which configs a shell topic takes from its source when it is made. Pure. Refuses to know brokers.
+// Which configs a shell topic takes from its source, when it is made and later: one rule for both.
+// Pure. Refuses to know brokers.
 // Invariant: nothing that could weaken or block the destination's own replication is ever copied,
 // and a compacted shell keeps its tombstones for ever, or a deleted key of the copy could come
 // back.
@@ -44,8 +45,28 @@ export const neverSynced: readonly string[] = [
 
 /** DescribeConfigs' source of a value that nobody set: Kafka's own default. */
 const defaultConfig = 5;
-const isSynced = new Set([...alwaysSynced, ...syncedByDefault]);
+export const syncableConfigs: ReadonlySet<string> = new Set([
+  ...alwaysSynced,
+  ...syncedByDefault,
+  timestampDifference,
+]);
+export const retentionOfTombstones = 'delete.retention.ms';
 const pinnedRetention = '9223372036854775807';
+
+/** What is to be asked of a source. */
+export const sourceConfigKeys: readonly string[] = [...syncableConfigs];
+
+export function isPinned(configs: Readonly<Record<string, string>>): boolean {
+  return configs[retentionOfTombstones] === pinnedRetention && isCompacted(configs);
+}
+
+export function policiesOf(value: string | undefined): readonly string[] {
+  return (value ?? 'delete').split(',').map((part) => part.trim());
+}
+
+function isCompacted(configs: Readonly<Record<string, string>>): boolean {
+  return policiesOf(configs['cleanup.policy']).includes('compact');
+}
 
 export interface SourceConfig {
   readonly name: string;
@@ -54,28 +75,37 @@ export interface SourceConfig {
 }
 
 /**
- * The configs of a new shell. Of the always-synced keys the source's effective value is taken,
- * whatever it comes from; of the others what somebody set, on the topic or its brokers.
+ * What the source's configs mean for a shell. Of the always-synced keys the source's effective value
+ * is taken, whatever it comes from; of the others what somebody set, on the topic or its brokers.
  */
-export function shellConfigs(
+export function syncedConfigs(
   source: readonly SourceConfig[],
-  overrides: Readonly<Record<string, string>>,
+  include: ReadonlySet<string> = syncableConfigs,
 ): Readonly<Record<string, string>> {
   const configs: Record<string, string> = {};
   for (const { name, value, configSource } of source) {
-    if (value === null) continue;
+    if (value === null || !include.has(name)) continue;
     const isSet = configSource !== defaultConfig;
-    if (name === timestampDifference && isSet) {
-      configs['message.timestamp.before.max.ms'] = value;
-      configs['message.timestamp.after.max.ms'] = value;
-    } else if (isSynced.has(name) && (isSet || alwaysSynced.includes(name))) {
-      configs[name] = value;
-    }
+    if (name === timestampDifference) {
+      if (!isSet) continue;
+      configs['message.timestamp.before.max.ms'] ??= value;
+      configs['message.timestamp.after.max.ms'] ??= value;
+    } else if (isSet || alwaysSynced.includes(name)) configs[name] = value;
   }
-  Object.assign(configs, overrides);
-  const policies = (configs['cleanup.policy'] ?? 'delete').split(',').map((part) => part.trim());
-  if (policies.includes('compact')) configs['delete.retention.ms'] = pinnedRetention;
-  return configs;
+  return pinned(configs);
+}
+
+/** The configs of a new shell: the synced ones, and the operator's own on top. */
+export function shellConfigs(
+  synced: Readonly<Record<string, string>>,
+  overrides: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  return pinned({ ...synced, ...overrides });
+}
+
+function pinned(configs: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  if (!isCompacted(configs)) return configs;
+  return { ...configs, [retentionOfTombstones]: pinnedRetention };
 }
 
 /** The operator's own configs that cannot be honoured, with the reason; null when all can. */

@@ -245,6 +245,11 @@ export class FakeLinks implements LinkService {
     ];
   }
 
+  async planTasks(): ReturnType<LinkService['planTasks']> {
+    const change = { action: 'create', subject: 'mirror a', detail: 'of source topic a' } as const;
+    return [{ task: 'AutoCreateMirror', changes: [change], problems: [] }];
+  }
+
   receipt(id: string): ReceiptRecord | undefined {
     return this.receipts.get(id);
   }

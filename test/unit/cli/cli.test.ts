@@ -146,6 +146,8 @@ test('links are listed, described, configured and deleted', async () => {
   assert.match(described, /RPO: +0\.2 s|RPO: +0\.3 s/);
   assert.match(described, /bootstrap\.servers +source:9092/);
   assert.match((await causeway(['link', 'tasks', 'dr'])).out, /ConsumerOffsetSync +ACTIVE/);
+  const { out: plan } = await causeway(['link', 'tasks', 'dr', '--dry-run']);
+  assert.match(plan, /AutoCreateMirror +create +mirror a +of source topic a/);
   const set = ['link', 'config', 'set', 'dr', 'cluster.link.paused=true', '--delete', 'client.id'];
   assert.equal((await causeway(set)).code, 0);
   assert.deepEqual(sent().changes, [

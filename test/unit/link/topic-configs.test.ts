@@ -2,7 +2,16 @@
 // topics.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { refusedOverride, shellConfigs } from '../../../src/link/topic-configs.ts';
+import {
+  refusedOverride,
+  type SourceConfig,
+  shellConfigs as shellOf,
+  syncedConfigs,
+} from '../../../src/link/topic-configs.ts';
+
+function shellConfigs(source: readonly SourceConfig[], overrides: Record<string, string>) {
+  return shellOf(syncedConfigs(source), overrides);
+}
 
 function config(name: string, value: string | null, configSource = 1) {
   return { name, value, configSource };
@@ -57,4 +66,18 @@ test('the old timestamp setting becomes its two successors', () => {
 test('an override of an always-synced key is refused by name', () => {
   assert.match(refusedOverride({ 'cleanup.policy': 'delete' }) ?? '', /cleanup\.policy/);
   assert.equal(refusedOverride({ 'retention.ms': '1' }), null);
+});
+
+test('what is not included is not taken, but the tombstones of a compacted shell are kept', () => {
+  const source = [
+    config('cleanup.policy', 'compact'),
+    config('segment.bytes', '1048576'),
+    config('delete.retention.ms', '5'),
+    config('retention.ms', '1000'),
+  ];
+  assert.deepEqual(syncedConfigs(source, new Set(['cleanup.policy', 'retention.ms'])), {
+    'cleanup.policy': 'compact',
+    'retention.ms': '1000',
+    'delete.retention.ms': '9223372036854775807',
+  });
 });

@@ -1,0 +1,74 @@
+// What is to become of a link's ACLs at the destination: from those that the source has, those that
+// are there, and those that the link made. Pure. Refuses to know how ACLs are read and written.
+// Invariants: only an ACL that the link itself made is ever deleted, and only in mode `owned`; an ACL
+// that is there already is never claimed as the link's own.
+import type { Acl } from '../state/records.ts';
+import { patternTypes, resourceTypes } from './acl-filters.ts';
+
+export type AclMap = ReadonlyMap<string, Acl>;
+
+export function aclKey(acl: Acl): string {
+  return JSON.stringify([
+    acl.resourceType,
+    acl.resourceName,
+    acl.patternType,
+    acl.principal,
+    acl.host,
+    acl.operation,
+    acl.permissionType,
+  ]);
+}
+
+export function aclMap(acls: Iterable<Acl>): Map<string, Acl> {
+  return new Map([...acls].map((acl) => [aclKey(acl), acl]));
+}
+
+/**
+ * The ACL as it is meant at the destination, where the source's topics have a prefix. All topics of
+ * the source are then those with the prefix. Null: it is about topics that are never mirrored.
+ */
+export function mappedAcl(
+  acl: Acl,
+  names: { readonly prefix: string; readonly ownTopicPrefix: string },
+): Acl | null {
+  if (acl.resourceType !== resourceTypes.topic) return acl;
+  if (acl.resourceName.startsWith(names.ownTopicPrefix)) return null;
+  if (names.prefix === '') return acl;
+  if (acl.resourceName === '*' && acl.patternType === patternTypes.literal) {
+    return { ...acl, resourceName: names.prefix, patternType: patternTypes.prefixed };
+  }
+  return { ...acl, resourceName: `${names.prefix}${acl.resourceName}` };
+}
+
+export interface AclComparison {
+  readonly desired: AclMap;
+  readonly actual: AclMap;
+  /** What the link made, as the state knows it. */
+  readonly owned: AclMap;
+  readonly mode: 'additive' | 'owned';
+  /** ACLs that are the destination's own by now, such as those of promoted topics. */
+  readonly isReleased: (acl: Acl) => boolean;
+}
+
+export interface AclDiff {
+  readonly create: readonly Acl[];
+  readonly remove: readonly Acl[];
+  /** There, made by the link, gone at the source, and left because of mode or promotion. */
+  readonly left: readonly Acl[];
+  /** What the link owns before `create` and `remove` are carried out. */
+  readonly kept: readonly Acl[];
+}
+
+export function diffAcls(comparison: AclComparison): AclDiff {
+  const { desired, actual, owned, mode, isReleased } = comparison;
+  const create = [...desired].filter(([key, acl]) => !actual.has(key) && !isReleased(acl));
+  const gone = [...owned].filter(([key]) => actual.has(key) && !desired.has(key));
+  const isRemoved = (acl: Acl): boolean => mode === 'owned' && !isReleased(acl);
+  return {
+    create: create.map(([, acl]) => acl),
+    remove: gone.filter(([, acl]) => isRemoved(acl)).map(([, acl]) => acl),
+    left: gone.filter(([, acl]) => !isRemoved(acl)).map(([, acl]) => acl),
+    // Neither there nor wanted any more: somebody else has deleted it.
+    kept: [...owned].filter(([key]) => actual.has(key) || desired.has(key)).map(([, acl]) => acl),
+  };
+}

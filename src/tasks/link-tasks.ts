@@ -1,0 +1,53 @@
+// The sync tasks of one link beside the groups': topics, configs, ACLs. Owns their start and stop;
+// refuses to know what each does. Invariant: a task's failure is its own.
+import type { LinkContext } from '../link/context.ts';
+import type { MirrorCreator } from '../link/create-mirror.ts';
+import type { LinkRuntime } from '../link/link.ts';
+import type { TaskPlan, TaskStatus } from '../link/service.ts';
+import type { TopicChanges } from '../link/topic-changes.ts';
+import { AclSync } from './acls.ts';
+import { ConfigSync } from './configs.ts';
+import { SyncTask, type TaskWork } from './sync-task.ts';
+import { TopicSync } from './topics.ts';
+
+const finalConfigsAgeMs = 500;
+
+export interface LinkTasksParts {
+  readonly context: LinkContext;
+  readonly link: LinkRuntime;
+  readonly changes: TopicChanges;
+  readonly creator: MirrorCreator;
+}
+
+export class LinkTasks {
+  readonly #configs: SyncTask;
+  readonly #tasks: readonly SyncTask[];
+
+  constructor(parts: LinkTasksParts) {
+    const { context, link } = parts;
+    const task = (work: TaskWork) => new SyncTask({ context, link, work });
+    this.#configs = task(new ConfigSync(parts));
+    this.#tasks = [task(new TopicSync(parts)), this.#configs, task(new AclSync(parts))];
+  }
+
+  start(): void {
+    for (const task of this.#tasks) task.start();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#tasks.map((task) => task.close()));
+  }
+
+  get statuses(): readonly TaskStatus[] {
+    return this.#tasks.map((task) => task.status);
+  }
+
+  async plan(): Promise<readonly TaskPlan[]> {
+    return Promise.all(this.#tasks.map((task) => task.plan()));
+  }
+
+  /** What the source says of a topic last is taken over before it is promoted. */
+  async finalConfigs(): Promise<void> {
+    await this.#configs.roundNow(finalConfigsAgeMs);
+  }
+}

@@ -1,0 +1,243 @@
+// The frame of a link's sync task: a round every period, its state with errors and counts, back-off
+// after failures, a dry run. Owns when rounds run and what is shown of them; refuses to know what is
+// synchronised. Invariants: no round runs without a valid lease or while the link is paused, failed
+// or without its source; a failure is the task's own and is over when a round succeeds again; each
+// new problem is told once.
+import { ClusterError } from '../cluster/cluster.ts';
+import type { LinkContext } from '../link/context.ts';
+import type { LinkRuntime } from '../link/link.ts';
+import { LinkError, type TaskPlan, type TaskStatus } from '../link/service.ts';
+import { messageOf, Signal } from '../link/signal.ts';
+import { StateError } from '../state/state.ts';
+import { backOffMs, type TaskProblem } from './back-offs.ts';
+
+export interface TaskRound {
+  readonly problems: readonly TaskProblem[];
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** What one task does; everything else is the frame's. */
+export interface TaskWork {
+  /** Cluster Linking's name. */
+  readonly name: string;
+  readonly isEnabled: boolean;
+  readonly periodMs: number;
+  /** @throws TaskError, or whatever the clusters and the state throw */
+  round(): Promise<TaskRound>;
+  /** What a round would do now, and why not more. Changes nothing. */
+  plan(): Promise<Omit<TaskPlan, 'task'>>;
+  /** The link's settings have changed: what was refused may be possible now. */
+  settingsChanged?(): void;
+}
+
+/** A round cannot go on; the code is Cluster Linking's. */
+export class TaskError extends Error {
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'TaskError';
+    this.code = code;
+  }
+}
+
+const idlePollMs = 1_000;
+const retryFirstMs = 1_000;
+const retryMaxMs = 10_000;
+const problemsShown = 10;
+
+/** How a failure is shown. Faults of ours (anything unexpected) are null. */
+export function problemOf(error: unknown): TaskProblem | null {
+  const message = messageOf(error);
+  if (error instanceof TaskError) return { code: error.code, message };
+  if (error instanceof ClusterError) {
+    const isDenied = error.code === 'AUTHENTICATION';
+    return { code: isDenied ? 'AUTHENTICATION_ERROR' : 'INTERNAL_ERROR', message };
+  }
+  if (error instanceof StateError) return { code: 'INTERNAL_ERROR', message };
+  if (error instanceof LinkError) return { code: linkErrorCode(error), message };
+  return null;
+}
+
+function linkErrorCode(error: LinkError): string {
+  switch (error.code) {
+    case 'TOPIC_EXISTS':
+      return 'TOPIC_EXISTS_ERROR';
+    case 'INVALID_NAME':
+      return 'INVALID_TOPIC';
+    case 'SOURCE_UNAUTHORIZED':
+      return 'AUTHORIZATION_ERROR';
+    case 'SOURCE_TOPIC_NOT_FOUND':
+      return 'UNKNOWN_TOPIC_OR_PARTITION_ERROR';
+    case 'INVALID_CONFIG':
+      return 'MISCONFIGURATION_ERROR';
+    case 'DESTINATION_REFUSED':
+      return /POLICY_VIOLATION/.test(error.message)
+        ? 'POLICY_VIOLATION_ERROR'
+        : 'INVALID_REQUEST_ERROR';
+    default:
+      return 'INTERNAL_ERROR';
+  }
+}
+
+export class SyncTask {
+  readonly #context: LinkContext;
+  readonly #link: LinkRuntime;
+  readonly #work: TaskWork;
+  readonly #signal = new Signal();
+  #problems: readonly TaskProblem[] = [];
+  #counts: Readonly<Record<string, number>> = {};
+  #told: ReadonlySet<string> = new Set();
+  #lastSuccessTimeMs = -1;
+  #failuresCount = 0;
+  /** Of the last round, on the monotonic clock. */
+  #startedMs = Number.NEGATIVE_INFINITY;
+  #seenConfigs: unknown = null;
+  #tail: Promise<unknown> = Promise.resolve();
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(parts: { context: LinkContext; link: LinkRuntime; work: TaskWork }) {
+    this.#context = parts.context;
+    this.#link = parts.link;
+    this.#work = parts.work;
+  }
+
+  start(): void {
+    this.#done = this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    await this.#done;
+    await this.#tail;
+  }
+
+  get status(): TaskStatus {
+    const { conditions } = this.#link;
+    const { isEnabled, name } = this.#work;
+    let state: TaskStatus['state'] = this.#problems.length > 0 ? 'IN_ERROR' : 'ACTIVE';
+    if (conditions.sourceLost) state = 'LINK_UNAVAILABLE';
+    if (conditions.linkPaused) state = 'LINK_PAUSED';
+    if (conditions.linkFailed) state = 'LINK_FAILED';
+    if (!isEnabled) state = 'NOT_CONFIGURED';
+    return {
+      name,
+      state,
+      errors: isEnabled ? this.#problems.slice(0, problemsShown) : [],
+      lastSuccessTimeMs: this.#lastSuccessTimeMs,
+      counts: isEnabled ? { ...this.#counts, problems: this.#problems.length } : {},
+    };
+  }
+
+  async plan(): Promise<TaskPlan> {
+    const { name, isEnabled } = this.#work;
+    if (!isEnabled) {
+      const problem = { code: 'NOT_CONFIGURED', message: `Task ${name} is not switched on` };
+      return { task: name, changes: [], problems: [problem] };
+    }
+    try {
+      return { task: name, ...(await this.#exclusively(() => this.#work.plan())) };
+    } catch (error) {
+      const problem = problemOf(error);
+      if (problem === null) throw error;
+      return { task: name, changes: [], problems: [problem] };
+    }
+  }
+
+  /**
+   * One round now, unless one has just begun and ended well (a promotion of thousands of topics asks
+   * for each); its problems are shown as those of any other.
+   */
+  async roundNow(ageMaxMs: number): Promise<void> {
+    await this.#exclusively(async () => {
+      const ageMs = this.#context.clock.monotonicMs() - this.#startedMs;
+      if (this.#mayRun() && (ageMs > ageMaxMs || this.#failuresCount > 0)) await this.#round();
+    });
+  }
+
+  #mayRun(): boolean {
+    const isReachable = !this.#link.conditions.sourceLost;
+    return !this.#isClosed && this.#work.isEnabled && isReachable && this.#link.mayAct();
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isClosed) {
+      const startedMs = this.#context.clock.monotonicMs();
+      this.#lookAtSettings();
+      if (this.#mayRun()) await this.#exclusively(() => this.#round());
+      const tookMs = this.#context.clock.monotonicMs() - startedMs;
+      const pauseMs = this.#pauseMs();
+      await this.#signal.wait(Math.max(pauseMs - tookMs, pauseMs / 10));
+    }
+  }
+
+  #pauseMs(): number {
+    const { periodMs } = this.#work;
+    if (this.#failuresCount > 0) return backOffMs(this.#failuresCount, retryFirstMs, retryMaxMs);
+    return this.#mayRun() ? periodMs : Math.min(periodMs, idlePollMs);
+  }
+
+  #lookAtSettings(): void {
+    const { configs } = this.#link.record;
+    if (configs === this.#seenConfigs) return;
+    this.#seenConfigs = configs;
+    this.#failuresCount = 0;
+    this.#work.settingsChanged?.();
+  }
+
+  async #exclusively<Result>(work: () => Promise<Result>): Promise<Result> {
+    const before = this.#tail;
+    const run = (async () => {
+      await before;
+      return work();
+    })();
+    this.#tail = run.then(
+      () => undefined,
+      () => undefined,
+    );
+    return run;
+  }
+
+  async #round(): Promise<void> {
+    this.#startedMs = this.#context.clock.monotonicMs();
+    try {
+      const { problems, counts } = await this.#work.round();
+      this.#failuresCount = 0;
+      this.#counts = counts;
+      this.#show(problems);
+      if (problems.length === 0) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
+    } catch (error) {
+      this.#failuresCount++;
+      const problem = problemOf(error);
+      if (problem === null) {
+        this.#context.events.error('task_fault', messageOf(error), {
+          link: this.#link.name,
+          task: this.#work.name,
+          code: 'INTERNAL_ERROR',
+        });
+      }
+      this.#show([problem ?? { code: 'INTERNAL_ERROR', message: messageOf(error) }]);
+    }
+  }
+
+  #show(problems: readonly TaskProblem[]): void {
+    const { events } = this.#context;
+    const place = { link: this.#link.name, task: this.#work.name };
+    for (const { code, message } of problems) {
+      if (this.#told.has(`${code} ${message}`)) continue;
+      const text = `Task ${place.task} of link '${place.link}': ${message}`;
+      events.warn('task_problem', text, { ...place, code });
+    }
+    if (problems.length === 0 && this.#problems.length > 0) {
+      events.info(
+        'task_recovered',
+        `Task ${place.task} of link '${place.link}' is well again`,
+        place,
+      );
+    }
+    this.#told = new Set(problems.map(({ code, message }) => `${code} ${message}`));
+    this.#problems = problems;
+  }
+}
