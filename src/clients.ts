@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import type { Cluster } from './cluster/cluster.ts';
 import { connectCluster } from './cluster/cluster-client.ts';
 import type { ClusterLimits } from './cluster/limits.ts';
+import { ClusterSecurity } from './cluster/security.ts';
 import type { CausewayConfig, KafkaClientSettings } from './config/config.ts';
 import type { ReferenceSources } from './config/references.ts';
 import { parseLinkSettings } from './link/link-settings.ts';
@@ -30,6 +31,11 @@ const references: ReferenceSources = {
   environment: (name) => process.env[name],
   readFile: (path) => readFile(path, 'utf8'),
 };
+
+/** How the destination's brokers are reached, for the connections of the gateway's clients. */
+export function destinationSecurity(config: CausewayConfig): ClusterSecurity {
+  return new ClusterSecurity(config.destination.client);
+}
 
 export function connectDestination(config: CausewayConfig): Cluster {
   const { bootstrapServers, addressMap, client } = config.destination;

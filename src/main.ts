@@ -3,7 +3,7 @@
 // ports are bound before the first answer; a start that fails closes what it had opened.
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
-import { connectDestination, connectSource } from './clients.ts';
+import { connectDestination, connectSource, destinationSecurity } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
 import { eventsMax } from './config/limits.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
@@ -97,6 +97,7 @@ async function openParts(
   const gateway = await startGateway({
     config: config.gateway,
     cluster: destination,
+    security: destinationSecurity(config),
     directory: links.directory,
     ports: {
       load: () => state.view.nodePorts?.ports ?? {},
@@ -184,6 +185,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
         connections: gateway.stats.connections,
         bytesFromClients: gateway.stats.bytesFromClientsTotal,
         bytesToClients: gateway.stats.bytesToClientsTotal,
+        certificateExpiresTimeMs: gateway.certificateExpiresTimeMs,
       }),
     },
     { partitions: config.admin.partitionMetrics ?? true },

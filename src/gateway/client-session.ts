@@ -4,6 +4,7 @@
 // that order is kept (R13); reading one side stops while the other is full, so that memory is
 // bounded (R14); what was sent is flushed before a FIN is passed on.
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import {
   ApiKey,
   decodeRequestHeader,
@@ -345,7 +346,10 @@ export class ClientSession implements VersionLearner {
 
   /** A client that got half an answer must not take a FIN for its end. */
   #cutIfHalfAnswered(): void {
-    if (this.#upstream?.isBetweenFrames === false) this.#client.resetAndDestroy();
+    if (this.#upstream?.isBetweenFrames !== false) return;
+    // A reset under TLS is a connection that ends without TLS's own goodbye.
+    if (this.#client instanceof TLSSocket) this.#client.destroy();
+    else this.#client.resetAndDestroy();
   }
 
   #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {

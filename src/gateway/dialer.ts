@@ -3,18 +3,18 @@
 // refuses to know what is sent. Invariant: a connection either comes back open or the error names
 // where it was tried.
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { type Address, addressKey } from '../cluster/address.ts';
 import type { BrokerInfo, Cluster } from '../cluster/cluster.ts';
+import type { ClusterSecurity } from '../cluster/security.ts';
+import { connectionError } from '../cluster/transport.ts';
 import { connectTimeoutMs, socketBufferBytes } from './limits.ts';
-
-interface Address {
-  readonly host: string;
-  readonly port: number;
-}
 
 export class Dialer {
   readonly #cluster: Cluster;
   readonly #broker: (nodeId: number) => BrokerInfo | undefined;
   readonly #brokers: () => Iterable<BrokerInfo>;
+  readonly #security: ClusterSecurity | undefined;
   /** Spreads the clients of the bootstrap listener and of the link node over the brokers. */
   #turn = 0;
 
@@ -22,7 +22,9 @@ export class Dialer {
     cluster: Cluster;
     broker(nodeId: number): BrokerInfo | undefined;
     brokers(): Iterable<BrokerInfo>;
+    security?: ClusterSecurity | undefined;
   }) {
+    this.#security = options.security;
     this.#cluster = options.cluster;
     this.#broker = options.broker;
     this.#brokers = options.brokers;
@@ -31,7 +33,7 @@ export class Dialer {
   async toBroker(nodeId: number): Promise<Socket> {
     const broker = this.#broker(nodeId);
     if (broker === undefined) throw new Error(`broker ${nodeId} is not in the destination`);
-    return open(this.#cluster.reach(broker.host, broker.port));
+    return this.#open(this.#cluster.reach(broker.host, broker.port));
   }
 
   /** Any live broker: known ones in turn, then the configured bootstrap servers. */
@@ -41,42 +43,59 @@ export class Dialer {
     const inTurn = [...known.slice(start), ...known.slice(0, start)];
     const candidates = new Map<string, Address>();
     for (const address of [...inTurn, ...this.#cluster.bootstrap]) {
-      candidates.set(`${address.host}:${address.port}`, address);
+      candidates.set(addressKey(address), address);
     }
     const failures: string[] = [];
     for (const address of candidates.values()) {
       try {
-        return await open(address);
+        return await this.#open(address);
       } catch (error) {
         failures.push(error instanceof Error ? error.message : String(error));
       }
     }
     throw new Error(`no broker of the destination can be reached (${failures.join('; ')})`);
   }
+
+  async #open(address: Address): Promise<Socket> {
+    try {
+      return await open(address, this.#security);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      throw connectionError(address, error, { maybeSent: false });
+    }
+  }
 }
 
-function open({ host, port }: Address): Promise<Socket> {
+const socketOptions = {
+  allowHalfOpen: true,
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+  highWaterMark: socketBufferBytes,
+};
+
+async function open(address: Address, security: ClusterSecurity | undefined): Promise<Socket> {
+  const { host, port } = address;
+  if (!security?.usesTls) return opened(connect({ host, port, ...socketOptions }), 'connect');
+  // Without a certificate of ours: the client says itself who it is.
+  const options = await security.tlsOptions(address, 'client');
+  return opened(connectTls({ ...options, ...socketOptions }), 'secureConnect');
+}
+
+function opened(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const options = {
-      host,
-      port,
-      allowHalfOpen: true,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000,
-      highWaterMark: socketBufferBytes,
-    };
-    const socket = connect(options);
     const timer = setTimeout(() => {
-      socket.destroy(new Error(`connecting to ${host}:${port} took over ${connectTimeoutMs} ms`));
+      socket.destroy(new Error(`connecting took over ${connectTimeoutMs} ms`));
     }, connectTimeoutMs);
-    socket.once('connect', () => {
-      clearTimeout(timer);
-      resolve(socket);
-    });
-    socket.once('error', (error) => {
+    const fail = (error: Error): void => {
       clearTimeout(timer);
       reject(error);
+    };
+    socket.once('error', fail);
+    socket.once(event, () => {
+      clearTimeout(timer);
+      socket.off('error', fail);
+      resolve(socket);
     });
   });
 }

@@ -31,6 +31,7 @@ import {
 } from '../timeline/timeline.ts';
 import { partitionKey, refusal, setLeader } from './fetch-answers.ts';
 import type { GatewayServices } from './handler.ts';
+import { noteHighWatermark } from './high-watermarks.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
 import type { PartitionView } from './topic-directory.ts';
@@ -210,34 +211,4 @@ export function replacePartitions(
       return setLeader(refusal(data.partitionIndex, instead.errorCode), instead.hint, version);
     });
   }
-}
-
-/** Last virtual high watermarks of promoted partitions, for answers out of their copies. */
-const highWatermarks = new WeakMap<GatewayServices, Map<string, bigint>>();
-
-function noteHighWatermark(
-  services: GatewayServices,
-  topicId: string,
-  partition: number,
-  highWatermark: bigint,
-): void {
-  if (highWatermark < 0n) return;
-  let known = highWatermarks.get(services);
-  if (known === undefined) {
-    known = new Map();
-    highWatermarks.set(services, known);
-  }
-  const key = `${topicId}/${partition}`;
-  if (highWatermark > (known.get(key) ?? -1n)) known.set(key, highWatermark);
-}
-
-/** Never below S (splice-facts, "Bytes"). */
-export function knownHighWatermark(
-  services: GatewayServices,
-  topicId: string | null,
-  partition: number,
-  extent: NativeExtent,
-): bigint {
-  const known = highWatermarks.get(services)?.get(`${topicId}/${partition}`) ?? -1n;
-  return known > extent.start ? known : extent.start;
 }

@@ -5,6 +5,7 @@ export type GatewayErrorCode =
   | 'PORT_IN_USE' // a configured or recorded port cannot be bound
   | 'PORTS_USED_UP' // more brokers than gateway.brokerPorts
   | 'NO_CLUSTER_ID' // the destination does not tell its cluster id
+  | 'TLS_FILES' // certificate, key or client CA of the listeners cannot be used
   | 'CLOSED';
 
 export class GatewayError extends Error {

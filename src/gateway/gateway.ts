@@ -4,6 +4,7 @@
 // nothing is answered before every known port is bound.
 import type { Socket } from 'node:net';
 import type { Cluster, ClusterMetadata } from '../cluster/cluster.ts';
+import type { ClusterSecurity } from '../cluster/security.ts';
 import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
 import { ClientSession, type SessionSummary } from './client-session.ts';
@@ -11,6 +12,7 @@ import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
 import { createHandlers } from './handler-table.ts';
+import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
 import { Router } from './router.ts';
 import type { TopicDirectory } from './topic-directory.ts';
@@ -22,6 +24,8 @@ export interface GatewayOptions {
   readonly directory: TopicDirectory;
   readonly ports: NodePorts;
   readonly events: Events;
+  /** How the destination's brokers are reached; default: without TLS. */
+  readonly security?: ClusterSecurity;
   /** Monotonic milliseconds. */
   readonly now?: () => number;
   /** Each connection when it opens and when it has ended; default: an event for the end. */
@@ -45,6 +49,8 @@ export interface Gateway {
   readonly isReady: boolean;
   readonly bootstrapPort: number;
   readonly clusterId: string;
+  /** When the certificate of the listeners ends; null without TLS. */
+  readonly certificateExpiresTimeMs: number | null;
   readonly stats: GatewayStats;
   /** All nodes that can be advertised, the link node included. */
   endpoints(): readonly Endpoint[];
@@ -63,14 +69,22 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   if (clusterId === null) {
     throw new GatewayError('NO_CLUSTER_ID', 'the destination does not tell its cluster id');
   }
-  const gateway = new RunningGateway(options, clusterId);
-  await gateway.start(metadata);
+  const { config, events } = options;
+  const tls = config.tls && (await ListenerTls.load({ config: config.tls, events }));
+  const gateway = new RunningGateway(options, { clusterId, tls });
+  try {
+    await gateway.start(metadata);
+  } catch (error) {
+    tls?.close();
+    throw error;
+  }
   return gateway;
 }
 
 class RunningGateway implements Gateway {
   readonly clusterId: string;
   readonly #options: GatewayOptions;
+  readonly #tls: ListenerTls | undefined;
   readonly #brokers: VirtualBrokers;
   readonly #dialer: Dialer;
   readonly #services: GatewayServices;
@@ -84,17 +98,29 @@ class RunningGateway implements Gateway {
   #bytesFromClosed = 0;
   #bytesToClosed = 0;
 
-  constructor(options: GatewayOptions, clusterId: string) {
+  constructor(
+    options: GatewayOptions,
+    { clusterId, tls }: { clusterId: string; tls: ListenerTls | undefined },
+  ) {
     this.clusterId = clusterId;
+    this.#tls = tls;
     this.#options = options;
     const { config, events, ports, cluster, directory } = options;
     const onSocket = (role: ListenerRole, socket: Socket): void => this.#accept(role, socket);
-    this.#brokers = new VirtualBrokers({ config, events, ports, onSocket });
+    this.#brokers = new VirtualBrokers({
+      config,
+      events,
+      ports,
+      tls,
+      onSocket,
+      onRefused: (role, client, reason) => this.#onRefused(role, client, reason),
+    });
     const brokers = this.#brokers;
     this.#dialer = new Dialer({
       cluster,
       broker: (nodeId) => brokers.broker(nodeId),
       brokers: () => brokers.brokers(),
+      security: options.security,
     });
     this.#services = {
       directory,
@@ -123,6 +149,10 @@ class RunningGateway implements Gateway {
     return !this.#isClosed && this.#isDestinationUp;
   }
 
+  get certificateExpiresTimeMs(): number | null {
+    return this.#tls?.expiresTimeMs ?? null;
+  }
+
   get bootstrapPort(): number {
     return this.#brokers.bootstrapPort;
   }
@@ -145,6 +175,7 @@ class RunningGateway implements Gateway {
     this.#isClosed = true;
     clearInterval(this.#refreshTimer);
     this.#brokers.close();
+    this.#tls?.close();
     const reason = 'the proxy is stopping';
     for (const session of this.#sessions) session.shutdown(reason);
     const deadlineMs = this.#services.now() + drainMs;
@@ -173,6 +204,12 @@ class RunningGateway implements Gateway {
     this.#sessions.add(session);
     const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
     this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
+  }
+
+  #onRefused(role: ListenerRole, client: string, reason: string): void {
+    const fields = { client, listener: describeRole(role), reason };
+    const message = `a connection of ${client} was ended: ${reason}`;
+    this.#options.events.warn('connection_refused', message, fields);
   }
 
   #onClosed(role: ListenerRole, session: ClientSession, summary: SessionSummary): void {

@@ -28,6 +28,9 @@ export const socketBufferBytes = 256 * 1024;
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;
 
+/** Of TLS, from the first byte to the last; a client that needs longer is not one. */
+export const handshakeTimeoutMs = 10_000;
+
 /**
  * After we closed our side, how long a peer may take to take what was sent and to close its own.
  */

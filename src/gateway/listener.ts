@@ -1,7 +1,16 @@
-// One listening port. Owns the server; hands each accepted socket on. Invariant: sockets are
-// half-open capable, so that a FIN from one side does not cut what the other still sends.
+// One listening port, plain or with TLS. Owns the server and the handshakes under way; hands each
+// accepted socket on, or tells why it was refused. Invariants: sockets are half-open capable, so
+// that a FIN from one side does not cut what the other still sends; over TLS nobody is handed on
+// before the handshake is done and the client's certificate, where one is asked for, was verified.
+import { constants } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
-import { socketBufferBytes } from './limits.ts';
+import {
+  createServer as createTlsServer,
+  type TLSSocket,
+  type Server as TlsServer,
+} from 'node:tls';
+import { handshakeTimeoutMs, socketBufferBytes } from './limits.ts';
+import type { ListenerTls } from './listener-tls.ts';
 
 export interface ListenerAddress {
   readonly host: string;
@@ -9,31 +18,48 @@ export interface ListenerAddress {
   readonly port: number;
 }
 
+export interface ListenerOptions {
+  readonly tls?: ListenerTls | undefined;
+  onSocket(socket: Socket): void;
+  /** A TLS handshake that failed, in a sentence; not when a client only went away. */
+  onRefused(client: string, reason: string): void;
+}
+
+const socketOptions = {
+  allowHalfOpen: true,
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+  highWaterMark: socketBufferBytes,
+};
+
 export class Listener {
   readonly #server: Server;
+  readonly #release: () => void;
   readonly port: number;
 
-  private constructor(server: Server, port: number) {
+  private constructor(server: Server, port: number, release: () => void) {
     this.#server = server;
     this.port = port;
+    this.#release = release;
   }
 
   /** Rejects with the system's error (EADDRINUSE ...) when the port cannot be bound. */
-  static bind(address: ListenerAddress, onSocket: (socket: Socket) => void): Promise<Listener> {
-    const options = {
-      allowHalfOpen: true,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000,
-      highWaterMark: socketBufferBytes,
-    };
-    const server = createServer(options, onSocket);
+  static bind(address: ListenerAddress, options: ListenerOptions): Promise<Listener> {
+    const { tls, onSocket } = options;
+    const { server, release } =
+      tls === undefined
+        ? { server: createServer(socketOptions, onSocket), release: () => undefined }
+        : tlsServer(tls, options);
     return new Promise((resolve, reject) => {
-      server.once('error', reject);
+      server.once('error', (error) => {
+        release();
+        reject(error);
+      });
       server.listen({ host: address.host, port: address.port }, () => {
         const bound = server.address();
         const port = bound !== null && typeof bound === 'object' ? bound.port : address.port;
-        resolve(new Listener(server, port));
+        resolve(new Listener(server, port, release));
       });
     });
   }
@@ -41,5 +67,88 @@ export class Listener {
   /** Stops accepting. Connections that exist are their sessions' business. */
   close(): void {
     this.#server.close();
+    this.#release();
   }
+}
+
+function addressOf(socket: Socket): string {
+  return `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
+}
+
+function tlsServer(
+  tls: ListenerTls,
+  { onSocket, onRefused }: ListenerOptions,
+): { server: TlsServer; release: () => void } {
+  const asksClients = tls.clientAuth !== 'none';
+  const server = createTlsServer({
+    ...socketOptions,
+    ...tls.material,
+    handshakeTimeout: handshakeTimeoutMs,
+    requestCert: asksClients,
+    // Judged below, where the log can say why.
+    rejectUnauthorized: false,
+    // A resumed session would skip the look at the client's certificate.
+    ...(asksClients ? { secureOptions: constants.SSL_OP_NO_TICKET } : {}),
+  });
+  /** Raw sockets whose handshake is not done, by the client's address. */
+  const shaking = new Map<string, Socket>();
+  server.on('connection', (socket: Socket) => {
+    const client = addressOf(socket);
+    shaking.set(client, socket);
+    socket.once('close', () => shaking.delete(client));
+  });
+  server.on('secureConnection', (socket: TLSSocket) => {
+    const client = addressOf(socket);
+    shaking.delete(client);
+    const refusal = asksClients ? clientRefusal(socket, tls.clientAuth) : null;
+    if (refusal === null) {
+      onSocket(socket);
+      return;
+    }
+    socket.on('error', () => socket.destroy());
+    socket.destroy();
+    onRefused(client, refusal);
+  });
+  server.on('tlsClientError', (error: Error, socket: TLSSocket) => {
+    const client = addressOf(socket);
+    socket.destroy();
+    const reason = handshakeFault(error);
+    if (reason !== null) onRefused(client, reason);
+  });
+  const stopFollowing = tls.onChange(() => server.setSecureContext(tls.material));
+  const release = (): void => {
+    stopFollowing();
+    for (const socket of shaking.values()) socket.destroy();
+  };
+  return { server, release };
+}
+
+/** What is wrong with the certificate that a client showed, or did not show. */
+function clientRefusal(socket: TLSSocket, clientAuth: 'requested' | 'required' | 'none') {
+  if (socket.authorized) return null;
+  const isShown = Object.keys(socket.getPeerCertificate()).length > 0;
+  if (isShown) return `the client's certificate is not accepted (${socket.authorizationError})`;
+  return clientAuth === 'required' ? 'the client showed no certificate' : null;
+}
+
+const plainCodes = new Set([
+  'ERR_SSL_WRONG_VERSION_NUMBER',
+  'ERR_SSL_PACKET_LENGTH_TOO_LONG',
+  'ERR_SSL_RECORD_LAYER_FAILURE',
+  'ERR_SSL_UNEXPECTED_MESSAGE',
+]);
+
+/** A handshake that failed, as a sentence; null when the client just went away. */
+function handshakeFault(error: Error): string | null {
+  const code = 'code' in error ? String(error.code) : '';
+  if (code === 'ECONNRESET' || code === 'EPIPE') return null;
+  if (/^ERR_SSL_HTTPS?_(PROXY_)?REQUEST$/.test(code)) {
+    return 'an HTTP request came in, and this is a Kafka listener with TLS';
+  }
+  if (plainCodes.has(code)) {
+    return 'plain bytes came in, and this listener is TLS: the client needs SSL or SASL_SSL';
+  }
+  if (code === 'ERR_TLS_HANDSHAKE_TIMEOUT') return 'the TLS handshake took too long';
+  if (/^ERR_SSL_.*ALERT/.test(code)) return `the client refused the TLS handshake (${code})`;
+  return `the TLS handshake failed (${code || error.message})`;
 }

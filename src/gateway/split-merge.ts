@@ -38,14 +38,13 @@ import {
   refusal,
   setLeader,
 } from './fetch-answers.ts';
-import {
-  knownHighWatermark,
-  partitionToNative,
-  type Replaced,
-  replacePartitions,
-  shiftFrame,
-} from './fetch-shift.ts';
+import { partitionToNative, type Replaced, replacePartitions, shiftFrame } from './fetch-shift.ts';
 import type { SessionView } from './handler.ts';
+import {
+  type CopiedPartition,
+  knownHighWatermark,
+  learnHighWatermarks,
+} from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
 import { leadersOf, responseBytesMax } from './mirror-fetch.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
@@ -233,6 +232,7 @@ async function answerLocally(
   const items: Item[] = [];
   const copied = split.items.flatMap(({ part }) => (part.kind === 'copy' ? [part.view.name] : []));
   const verdicts = await authorize(session, copied, AclOperation.READ);
+  await learnHighWatermarks(session, readable(split, verdicts));
   let bytes = 0;
   for (const item of split.items) {
     const { topic, partition, part } = item;
@@ -255,6 +255,17 @@ async function answerLocally(
   }
   await answerRefused(session, header, split, answers);
   return { answers, items, bytes };
+}
+
+/** The copies that the client may read, and is told a high watermark of. */
+function readable(
+  split: SplitFetch,
+  verdicts: ReadonlyMap<string, number>,
+): readonly CopiedPartition[] {
+  return split.items.flatMap(({ partition, part }) => {
+    if (part.kind !== 'copy' || verdicts.get(part.view.name) !== ErrorCode.NONE) return [];
+    return [{ view: part.view, partition: partition.partition, native: part.native }];
+  });
 }
 
 /** A gap at the copy's end: the shell goes on at n. */

@@ -10,6 +10,7 @@ import type { Events } from '../observe/events.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, ListenerRole } from './handler.ts';
 import { Listener } from './listener.ts';
+import type { ListenerTls } from './listener-tls.ts';
 
 /** The durable map, as the state keeps it. */
 export interface NodePorts {
@@ -21,7 +22,9 @@ export interface VirtualBrokersOptions {
   readonly config: CausewayConfig['gateway'];
   readonly ports: NodePorts;
   readonly events: Events;
+  readonly tls?: ListenerTls | undefined;
   onSocket(role: ListenerRole, socket: Socket): void;
+  onRefused?(role: ListenerRole, client: string, reason: string): void;
 }
 
 export class VirtualBrokers {
@@ -158,7 +161,11 @@ export class VirtualBrokers {
 
   async #listen(port: number, role: ListenerRole): Promise<void> {
     const address = { host: this.#options.config.bind, port };
-    const listener = await Listener.bind(address, (socket) => this.#options.onSocket(role, socket));
+    const listener = await Listener.bind(address, {
+      tls: this.#options.tls,
+      onSocket: (socket) => this.#options.onSocket(role, socket),
+      onRefused: (client, reason) => this.#options.onRefused?.(role, client, reason),
+    });
     this.#listeners.push(listener);
     if (role.kind === 'bootstrap') this.#bootstrapPort = listener.port;
     if (this.#isClosed) {

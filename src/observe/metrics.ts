@@ -19,6 +19,8 @@ export interface MetricsSources {
     readonly connections: number;
     readonly bytesFromClients: number;
     readonly bytesToClients: number;
+    /** Null without TLS at the listeners. */
+    readonly certificateExpiresTimeMs: number | null;
   };
 }
 
@@ -242,6 +244,16 @@ class MetricsCollector {
     });
     this.#filled('gateway_connections', 'Client connections open now.', [], (gauge) =>
       gauge.set(sources.gateway().connections),
+    );
+    this.#filled(
+      'tls_certificate_expiry_timestamp_seconds',
+      'When the certificate of the listeners ends; absent without TLS.',
+      ['listener'],
+      (gauge) => {
+        const { certificateExpiresTimeMs } = sources.gateway();
+        if (certificateExpiresTimeMs === null) return;
+        gauge.set({ listener: 'gateway' }, certificateExpiresTimeMs / 1000);
+      },
     );
     const bytes = new Counter({
       name: 'causeway_gateway_bytes_total',

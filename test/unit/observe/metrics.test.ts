@@ -17,7 +17,12 @@ function metricsOf(
       receipts: () => links.receipts.values(),
       isOwner: () => true,
       storage: async () => ({ usedBytes: 123, freeBytes: 456 }),
-      gateway: () => ({ connections: 2, bytesFromClients: 10, bytesToClients: 20 }),
+      gateway: () => ({
+        connections: 2,
+        bytesFromClients: 10,
+        bytesToClients: 20,
+        certificateExpiresTimeMs: 1_900_000_000_500,
+      }),
     },
     { partitions: options.partitions },
   );
@@ -58,6 +63,7 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_storage_free_bytes 456',
     'causeway_state_owner 1',
     'causeway_gateway_connections 2',
+    'causeway_tls_certificate_expiry_timestamp_seconds{listener="gateway"} 1900000000.5',
     'causeway_gateway_bytes_total{direction="in"} 10',
     'causeway_gateway_bytes_total{direction="out"} 20',
   ]) {
