@@ -113,7 +113,10 @@ export class EpochWatch {
       const epoch = await this.#epochEnd(partition, leaderId, leaderEpoch);
       isWhole = isWhole && end !== undefined && epoch;
       if (end === undefined) continue;
-      isWhole = (await this.#fetch(info, { partition, leaderId, end })) && isWhole;
+      // At the end and at the start, which may be answered out of different places.
+      for (const offset of [end, 0n]) {
+        isWhole = (await this.#fetch(info, { partition, leaderId, offset })) && isWhole;
+      }
     }
     if (isWhole) this.#samplesCount++;
   }
@@ -150,13 +153,13 @@ export class EpochWatch {
 
   async #fetch(
     info: TopicInfo,
-    place: { partition: number; leaderId: number; end: bigint },
+    place: { partition: number; leaderId: number; offset: bigint },
   ): Promise<boolean> {
-    const { partition, leaderId: nodeId, end } = place;
+    const { partition, leaderId: nodeId, offset } = place;
     const request = fetchRequest(info);
     for (const topic of request.topics) {
       topic.partitions = [
-        createFetchPartition({ partition, fetchOffset: end, partitionMaxBytes: 1 }),
+        createFetchPartition({ partition, fetchOffset: offset, partitionMaxBytes: 1 }),
       ];
     }
     const options = { versionMax: 12 };

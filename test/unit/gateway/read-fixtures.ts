@@ -3,6 +3,13 @@
 // response out.
 import assert from 'node:assert/strict';
 import type { MessageCodec } from '../../../protocol/codec.ts';
+import { listOffsetsRequestCodec } from '../../../protocol/generated/list-offsets-request.ts';
+import {
+  createListOffsetsPartitionResponse,
+  createListOffsetsResponse,
+  createListOffsetsTopicResponse,
+  listOffsetsResponseCodec,
+} from '../../../protocol/generated/list-offsets-response.ts';
 import { metadataRequestCodec } from '../../../protocol/generated/metadata-request.ts';
 import {
   createMetadataResponse,
@@ -14,6 +21,7 @@ import {
 import {
   decodeRequestHeader,
   decodeResponseHeader,
+  ErrorCode,
   encodeRequestFrame,
   encodeResponseFrame,
   Reader,
@@ -138,6 +146,7 @@ export class FakeBroker {
   isGone = false;
 
   constructor() {
+    this.listEnd(null);
     this.serve(metadataRequestCodec, metadataResponseCodec, (request) =>
       createMetadataResponse({
         brokers: [1, 2].map((nodeId) =>
@@ -155,6 +164,26 @@ export class FakeBroker {
             ],
           });
         }),
+      }),
+    );
+  }
+
+  /** The end that ListOffsets tells of every partition; null: it leads none of them. */
+  listEnd(end: bigint | null): void {
+    this.serve(listOffsetsRequestCodec, listOffsetsResponseCodec, (request) =>
+      createListOffsetsResponse({
+        topics: request.topics.map(({ name, partitions }) =>
+          createListOffsetsTopicResponse({
+            name,
+            partitions: partitions.map(({ partitionIndex }) =>
+              createListOffsetsPartitionResponse({
+                partitionIndex,
+                errorCode: end === null ? ErrorCode.NOT_LEADER_OR_FOLLOWER : ErrorCode.NONE,
+                offset: end ?? -1n,
+              }),
+            ),
+          }),
+        ),
       }),
     );
   }

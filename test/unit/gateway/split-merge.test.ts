@@ -253,6 +253,16 @@ test("below S the high watermark is the shell's last known one", async () => {
   assert.equal(after.highWatermark, 122n);
 });
 
+test('R8: nor does it go back after a restart: what is not known is asked for once', async () => {
+  const session = virtualBroker();
+  session.broker.listEnd(30n);
+  for (const fetchOffset of [0n, 90n]) {
+    const told = partition((await fetch(session, [{ fetchOffset }])).response);
+    assert.equal(told.highWatermark, 122n);
+  }
+  assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 2).length, 1);
+});
+
 test('a gap at the end of the copy leads on to the shell at n', async () => {
   const log = new MemoryMirrorLog(0n, batch(0n, 90, { epoch: 5 }));
   log.durableLimit = 100n;
