@@ -1,0 +1,220 @@
+// TLS at our listeners, without brokers: who gets through, what the log says of those who do not,
+// and that certificates are replaced under way.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect as connectPlain, type Socket } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
+import { GatewayError } from '../../../src/gateway/gateway-error.ts';
+import { Listener } from '../../../src/gateway/listener.ts';
+import { ListenerTls } from '../../../src/gateway/listener-tls.ts';
+import { Events } from '../../../src/observe/events.ts';
+import {
+  type Certificate,
+  type CertificateAuthority,
+  certificateAuthority,
+  withoutOpenssl,
+} from '../../helpers/certificates.ts';
+import { until } from '../../helpers/wait.ts';
+
+const skip = await withoutOpenssl();
+
+describe('a listener with TLS', { skip }, () => {
+  let directory = '';
+  let ca: CertificateAuthority;
+  let server: Certificate;
+  let client: Certificate;
+  const files = () => ({
+    certificate: path.join(directory, 'tls.crt'),
+    key: path.join(directory, 'tls.key'),
+  });
+
+  async function install(certificate: Certificate): Promise<void> {
+    await copyFile(certificate.certificateFile, files().certificate);
+    await copyFile(certificate.keyFile, files().key);
+  }
+
+  before(async () => {
+    directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-listener-'));
+    ca = await certificateAuthority();
+    server = await ca.sign('server', 'DNS:localhost,IP:127.0.0.1');
+    client = await ca.sign('client', 'DNS:client');
+    await install(server);
+  });
+
+  after(async () => {
+    await ca.remove();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  async function listening(clientAuth: 'none' | 'requested' | 'required' = 'none') {
+    const events = new Events();
+    const clientCa = clientAuth === 'none' ? {} : { clientCa: ca.certificateFile };
+    const config = { ...files(), ...clientCa, clientAuth };
+    const tls = await ListenerTls.load({ config, events, checkIntervalMs: 3_600_000 });
+    const accepted: Socket[] = [];
+    const refusals: string[] = [];
+    const listener = await Listener.bind(
+      { host: '127.0.0.1', port: 0 },
+      {
+        tls,
+        onSocket: (socket) => {
+          accepted.push(socket);
+          socket.on('error', () => socket.destroy());
+          socket.pipe(socket);
+        },
+        onRefused: (_, reason) => refusals.push(reason),
+      },
+    );
+    const close = (): void => {
+      tls.close();
+      listener.close();
+      for (const socket of accepted) socket.destroy();
+    };
+    return { tls, port: listener.port, accepted, refusals, events, close };
+  }
+
+  async function dial(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
+    const socket = connect({ host: '127.0.0.1', port, ca: ca.certificate, ...options });
+    await once(socket, 'secureConnect');
+    return socket;
+  }
+
+  /** What the server does to somebody who is not let in. */
+  async function ended(socket: Socket): Promise<void> {
+    socket.on('error', () => socket.destroy());
+    socket.resume();
+    await until('the end of the connection', () => socket.destroyed || socket.readableEnded);
+    socket.destroy();
+  }
+
+  test('lets TLS through, with the certificate of the files', async () => {
+    const { tls, port, refusals, close } = await listening();
+    const socket = await dial(port);
+    socket.write('hello');
+    const [echo] = await once(socket, 'data');
+    assert.equal(String(echo), 'hello');
+    assert.equal(tls.expiresTimeMs, Date.parse(socket.getPeerCertificate().valid_to));
+    socket.destroy();
+    assert.deepEqual(refusals, []);
+    close();
+  });
+
+  const foreign: readonly [string, Buffer | string, RegExp][] = [
+    ['a Kafka request', Buffer.from('0000002f001200040000000100046a617661', 'hex'), /plain bytes/],
+    ['HTTP', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', /HTTP request/],
+  ];
+  for (const [what, bytes, pattern] of foreign) {
+    test(`says in one line that ${what} came in without TLS`, async () => {
+      const { port, accepted, refusals, close } = await listening();
+      const socket = connectPlain(port, '127.0.0.1');
+      socket.write(bytes);
+      await ended(socket);
+      await until('the refusal', () => refusals.length > 0);
+      assert.equal(refusals.length, 1);
+      assert.match(refusals[0] ?? '', pattern);
+      assert.equal(accepted.length, 0);
+      close();
+    });
+  }
+
+  test('says nothing of who only knocks', async () => {
+    const { port, refusals, close } = await listening();
+    const knock = connectPlain(port, '127.0.0.1');
+    await once(knock, 'connect');
+    knock.destroy();
+    const socket = await dial(port);
+    socket.destroy();
+    assert.deepEqual(refusals, []);
+    close();
+  });
+
+  test('closing ends handshakes under way', async () => {
+    const { port, close } = await listening();
+    const waiting = connectPlain(port, '127.0.0.1');
+    waiting.write(Buffer.from([0x16, 0x03]));
+    const other = await dial(port);
+    close();
+    await ended(waiting);
+    other.destroy();
+  });
+
+  test('wants a certificate of the client CA where it is required', async () => {
+    const { port, accepted, refusals, close } = await listening('required');
+    const good = await dial(port, { cert: client.certificate, key: client.key });
+    await until('the client with a certificate', () => accepted.length === 1);
+    good.destroy();
+    await ended(await dial(port));
+    await until('the first refusal', () => refusals.length === 1);
+    assert.match(refusals[0] ?? '', /showed no certificate/);
+    const other = await certificateAuthority('other');
+    const stranger = await other.sign('stranger', 'DNS:client');
+    await ended(await dial(port, { cert: stranger.certificate, key: stranger.key }));
+    await until('the second refusal', () => refusals.length === 2);
+    assert.match(refusals[1] ?? '', /certificate is not accepted/);
+    assert.equal(accepted.length, 1);
+    await other.remove();
+    close();
+  });
+
+  test('takes clients without a certificate where it is only requested', async () => {
+    const { port, accepted, refusals, close } = await listening('requested');
+    const socket = await dial(port);
+    await until('the client', () => accepted.length === 1);
+    socket.destroy();
+    assert.deepEqual(refusals, []);
+    close();
+  });
+
+  test('takes a new certificate without a restart, and keeps the old one when it is broken', async () => {
+    const { tls, port, events, close } = await listening();
+    const serial = async (): Promise<string> => {
+      const socket = await dial(port);
+      const { serialNumber } = socket.getPeerCertificate();
+      socket.destroy();
+      return serialNumber;
+    };
+    const first = await serial();
+    const staying = await dial(port);
+    await writeFile(files().key, client.key);
+    await tls.check();
+    await tls.check();
+    assert.equal(await serial(), first);
+    const failures = events.since(0).filter(({ event }) => event === 'tls_reload_failed');
+    assert.equal(failures.length, 1, 'told once');
+    assert.match(failures[0]?.message ?? '', /old ones are kept/);
+    assert.ok(!JSON.stringify(failures).includes('PRIVATE KEY'));
+    const renewed = await ca.sign('renewed', 'DNS:localhost,IP:127.0.0.1');
+    await install(renewed);
+    await tls.check();
+    assert.notEqual(await serial(), first);
+    assert.equal(events.since(0).filter(({ event }) => event === 'tls_reloaded').length, 1);
+    staying.write('still here');
+    const [echo] = await once(staying, 'data');
+    assert.equal(String(echo), 'still here');
+    staying.destroy();
+    await install(server);
+    close();
+  });
+
+  test('files that cannot be used keep the gateway from starting, by name', async () => {
+    const cases: readonly [Record<string, string>, RegExp][] = [
+      [{ certificate: '/nowhere.crt' }, /\/nowhere\.crt cannot be read \(ENOENT\)/],
+      [{ certificate: files().key }, /tls\.key holds no PEM certificate/],
+      [{ key: files().certificate }, /tls\.crt holds no PEM private key/],
+      [{ key: client.keyFile }, /cannot be used: .*mismatch/],
+    ];
+    for (const [changed, pattern] of cases) {
+      const config = { ...files(), clientAuth: 'none' as const, ...changed };
+      await assert.rejects(ListenerTls.load({ config, events: new Events() }), (error: unknown) => {
+        assert.ok(error instanceof GatewayError, String(error));
+        assert.equal(error.code, 'TLS_FILES');
+        assert.match(error.message, pattern);
+        return true;
+      });
+    }
+  });
+});
