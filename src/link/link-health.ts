@@ -40,6 +40,8 @@ export class LinkHealth {
   #isTold = false;
   /** The cluster id that answers in the source's place; null while it is the right one. */
   #wrongClusterId: string | null = null;
+  #denied: readonly string[] = [];
+  #watchedCount = 0;
 
   constructor(parts: { link: string; events: Events; clock: LinkClock; lostAfterMs: number }) {
     this.#link = parts.link;
@@ -90,6 +92,35 @@ export class LinkHealth {
     }
   }
 
+  /** Source topics of mirrors that our principal may not describe, of so many. */
+  sawDenied(denied: readonly string[], watchedCount: number): void {
+    const before = this.#denied.length;
+    this.#denied = denied;
+    this.#watchedCount = watchedCount;
+    const link = { link: this.#link };
+    if (before === 0 && denied.length > 0) {
+      const message = `Link '${this.#link}': ${this.#denialMessage()}`;
+      this.#events.warn('link_unauthorized', message, { ...link, error: 'AUTHORIZATION_ERROR' });
+    } else if (before > 0 && denied.length === 0) {
+      const message = `Link '${this.#link}' may read all of its topics again`;
+      this.#events.info('link_authorized', message, link);
+    }
+  }
+
+  /** Every topic of the link is denied: nothing can move. */
+  get isDenied(): boolean {
+    return this.#denied.length > 0 && this.#denied.length === this.#watchedCount;
+  }
+
+  #denialMessage(): string {
+    const [first] = this.#denied;
+    return (
+      `our principal may not describe ${this.#denied.length} of ${this.#watchedCount} source ` +
+      `topics, '${first}' first: grant it with kafka-acls --add --topic '${first}' ` +
+      '--operation Read --operation Describe --operation DescribeConfigs'
+    );
+  }
+
   get isLost(): boolean {
     return this.#clock.monotonicMs() - this.#contactMs > this.#lostAfterMs;
   }
@@ -111,7 +142,10 @@ export class LinkHealth {
     if (this.#wrongClusterId !== null) {
       return { name: 'UNKNOWN', message: `The source is another cluster: ${this.#wrongClusterId}` };
     }
-    if (this.#lastError === null) return null;
+    if (this.#lastError === null) {
+      if (this.#denied.length === 0) return null;
+      return { name: 'AUTHORIZATION_ERROR', message: this.#denialMessage() };
+    }
     return { name: linkErrorName(this.#lastError), message: messageOf(this.#lastError) };
   }
 }

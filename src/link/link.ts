@@ -16,7 +16,7 @@ import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { messageOf, Signal } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
-import { examine, Lasting } from './source-watch.ts';
+import { examine, isDenied, Lasting } from './source-watch.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
 /** Looks that somebody asked for are at least so far apart. */
@@ -287,6 +287,10 @@ export class LinkRuntime implements FeedLink {
     this.health.sawClusterId(this.#record.sourceClusterId, metadata.clusterId);
     if (this.health.isFailed) return;
     this.#infos = metadata.topics;
+    this.health.sawDenied(
+      names.filter((name) => isDenied(metadata.topics.get(name))),
+      names.length,
+    );
     for (const topic of watched) {
       this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic));
     }

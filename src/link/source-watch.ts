@@ -49,6 +49,10 @@ export function examine(record: TopicRecord, info: TopicInfo | undefined): Findi
   return { kind: 'as-is' };
 }
 
+export function isDenied(info: TopicInfo | undefined): boolean {
+  return info?.errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
+}
+
 /** Findings that only count when they last; remembers since when. */
 export class Lasting {
   readonly #since = new Map<string, number>();

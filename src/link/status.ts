@@ -94,8 +94,10 @@ export function linkStatus(
   let linkState: LinkStatus['linkState'] = 'ACTIVE';
   if (health.isFailed) linkState = 'FAILED';
   else if (record.paused) linkState = 'PAUSED';
-  else if (health.isLost) linkState = 'UNAVAILABLE';
-  const isBad = linkState === 'FAILED' || linkState === 'UNAVAILABLE';
+  else if (health.isLost || health.isDenied) linkState = 'UNAVAILABLE';
+  // A right that is missing for some topics is shown beside the ones that go on.
+  const isBad =
+    linkState === 'FAILED' || linkState === 'UNAVAILABLE' || error?.name === 'AUTHORIZATION_ERROR';
   return {
     record,
     linkState,

@@ -43,6 +43,8 @@ function linkCauses(link: LinkStatus): string[] {
   if (link.linkState === 'UNAVAILABLE' || link.linkState === 'FAILED') {
     const detail = link.linkErrorMessage ?? link.linkError;
     causes.push(`link is ${link.linkState}: ${detail}`);
+  } else if (link.linkError === 'AUTHORIZATION_ERROR') {
+    causes.push(`link: ${link.linkErrorMessage ?? link.linkError}`);
   }
   for (const task of link.tasks) {
     if (task.state !== 'IN_ERROR') continue;
