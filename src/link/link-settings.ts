@@ -1,6 +1,14 @@
 // The settings of a link: which there are, what they mean, which values this version can honour.
 // Pure. Refuses to know how a source is connected. Invariant: a setting that would be ignored is
 // refused by name, and no secret is ever part of an error or accepted inline.
+import { isSensitiveSetting } from '../config/client-settings.ts';
+import {
+  isKeptSecret,
+  isSecuritySetting,
+  securityFaults,
+  securitySettingDefaults,
+} from '../config/security-settings.ts';
+import { withoutProtocol } from '../config/values.ts';
 import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
 import { LinkError } from './service.ts';
 import { boolean, filters, integer, list, refuse } from './setting-values.ts';
@@ -28,7 +36,7 @@ export interface LinkSettings extends SyncSettings {
 /** Name -> default, for `config list`. Settings of Cluster Linking and of Kafka's clients. */
 export const linkSettingDefaults: Readonly<Record<string, string>> = {
   'bootstrap.servers': '',
-  'security.protocol': 'PLAINTEXT',
+  ...securitySettingDefaults,
   'client.id': '',
   'client.rack': '',
   'client.dns.lookup': 'use_all_dns_ips',
@@ -58,7 +66,6 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
 
 /** Settings with one value only, until what they switch on is there. */
 const onlyValues: Readonly<Record<string, string>> = {
-  'security.protocol': 'PLAINTEXT',
   'link.mode': 'DESTINATION',
   'connection.mode': 'OUTBOUND',
   'consumer.group.prefix.enable': 'false',
@@ -71,17 +78,13 @@ const onlyValues: Readonly<Record<string, string>> = {
 
 const immutable = new Set(['cluster.link.prefix', 'mirror.start.offset.spec', 'link.mode']);
 
-const secretName = /password|jaas|secret|keystore\.key|token|credential/i;
-const securityName = /^(ssl|sasl)\./;
-
 function checkKnown(name: string, value: string): void {
-  if (secretName.test(name) && !/^\$\{(env|file):[^}]+\}$/.test(value)) {
+  if (isSensitiveSetting(name) && value !== '' && !isKeptSecret(name, value)) {
     refuse(name, `is a secret: give it as \${env:NAME} or \${file:PATH:KEY}`);
   }
-  if (securityName.test(name)) {
-    refuse(name, 'is not supported yet: only security.protocol=PLAINTEXT is');
+  if (!Object.hasOwn(linkSettingDefaults, name)) {
+    refuse(name, isSecuritySetting(name) ? 'is not supported in this version' : 'is unknown');
   }
-  if (!Object.hasOwn(linkSettingDefaults, name)) refuse(name, 'is unknown');
   const only = onlyValues[name];
   if (only !== undefined && value.toUpperCase() !== only.toUpperCase()) {
     refuse(name, `can only be '${only}' in this version`);
@@ -98,7 +101,7 @@ function checkHostPort(name: string, text: string): string {
 
 function bootstrapServers(text: string): string[] {
   const servers = list(text).map((entry) =>
-    checkHostPort('bootstrap.servers', entry.replace(/^PLAINTEXT:\/\//i, '')),
+    checkHostPort('bootstrap.servers', withoutProtocol(entry)),
   );
   if (servers.length === 0) refuse('bootstrap.servers', 'is missing');
   return servers;
@@ -127,6 +130,8 @@ function prefix(text: string): string {
 /** @throws LinkError INVALID_CONFIG naming the setting */
 export function parseLinkSettings(given: Readonly<Record<string, string>>): LinkSettings {
   for (const [name, value] of Object.entries(given)) checkKnown(name, value);
+  const [fault] = securityFaults(given);
+  if (fault !== undefined) refuse(fault.setting, fault.reason);
   const configs: Record<string, string> = { ...linkSettingDefaults, ...given };
   const setNumber = (name: string, min: number): number | null => {
     const value = integer(configs, name, min);
@@ -181,7 +186,8 @@ export function needsReconnect(
 ): boolean {
   const names = ['bootstrap.servers', 'address.map', 'client.id', 'retry.backoff.ms'];
   const timing = ['request.timeout.ms', 'reconnect.backoff.ms', 'reconnect.backoff.max.ms'];
-  return [...names, ...timing].some((name) => before[name] !== after[name]);
+  const security = Object.keys(securitySettingDefaults);
+  return [...names, ...timing, ...security].some((name) => before[name] !== after[name]);
 }
 
 const linkName = /^[a-zA-Z0-9._-]{1,200}$/;
