@@ -161,6 +161,9 @@ export function connectionError(
   if (refusal) {
     return new ClusterError('AUTHENTICATION', `${where}: ${refusal}`, { cause: error, maybeSent });
   }
-  const reason = error === undefined ? 'closed by the broker' : error.message || error.name;
+  const isInHandshake = error !== undefined && /before secure TLS/.test(error.message);
+  const hint = isInHandshake ? ': its listener may not want TLS' : '';
+  const words = error === undefined ? 'closed by the broker' : error.message || error.name;
+  const reason = `${words}${hint}`;
   return new ClusterError('UNREACHABLE', `${where}: ${reason}`, { cause: error, maybeSent });
 }

@@ -2,6 +2,7 @@
 // frames; each API is answered by a function of the test, which may also stay silent, lie or hang
 // up.
 import { createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer, type TlsOptions } from 'node:tls';
 import {
   type ApiVersionsResponse,
   createApiVersion,
@@ -44,8 +45,9 @@ export class FakeBroker {
   readonly #sockets = new Set<Socket>();
   #port = 0;
 
-  constructor(versions: Readonly<Record<number, readonly [number, number]>>) {
-    this.#server = createServer((socket) => this.#accept(socket));
+  constructor(versions: Readonly<Record<number, readonly [number, number]>>, tls?: TlsOptions) {
+    const accept = (socket: Socket): void => this.#accept(socket);
+    this.#server = tls ? createTlsServer(tls, accept) : createServer(accept);
     this.handlers.set(apiVersionsKey, ({ header }) => {
       if (header.apiVersion > 4) throw new Error('not asked for by our client');
       return (writer) =>
