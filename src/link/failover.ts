@@ -79,12 +79,9 @@ export class Failover {
 
   /** Failovers that a crash or a lost destination left half done: undone, and fetching goes on. */
   async undoInterrupted(): Promise<void> {
-    for (const record of this.#context.state.view.topics.values()) {
-      if (record.stopping?.command !== 'failover' || this.#underWay.has(record.name)) continue;
-      await this.#changes.locks.run(record.name, async () => {
-        const now = this.#changes.record(record.name);
-        if (now?.stopping?.command === 'failover') await this.#undoRecord(now);
-      });
+    for (const { name, stopping } of this.#context.state.view.topics.values()) {
+      if (stopping?.command !== 'failover' || this.#underWay.has(name)) continue;
+      await this.#changes.locks.run(name, () => this.#undoRecord(name));
     }
   }
 
@@ -187,9 +184,10 @@ export class Failover {
       const record = this.#changes.record(name);
       if (record?.stopping?.command === 'failover') {
         try {
-          await this.#undoRecord(record);
+          await this.#undoRecord(name);
         } catch (error) {
-          // The same is tried again by undoInterrupted; until then the topic stays held.
+          // Tried again by undoInterrupted; until then the record forbids fetching (link.ts) and the
+          // log's hold hides what was appended.
           this.#context.events.warn('failover_undo_pending', `'${name}': ${messageOf(error)}`, {
             topic: name,
           });
@@ -260,14 +258,30 @@ export class Failover {
     return receipt;
   }
 
+  /**
+   * A switch whose outcome is not known, or is no longer ours to know, may be committed: then S
+   * lies above the cuts, and cutting would take from a promoted topic.
+   * @throws StateError NOT_OWNER, IN_DOUBT
+   */
+  #checkUndoable(name: string): void {
+    const { state } = this.#context;
+    state.lease.check();
+    if (!state.isSettled || state.isInDoubt(name)) {
+      throw new StateError('IN_DOUBT', 'whether it was failed over is not known yet');
+    }
+  }
+
   /** Cuts what was appended for a switch that did not happen, then forgets about it. */
-  async #undoRecord(record: TopicRecord): Promise<void> {
+  async #undoRecord(name: string): Promise<void> {
+    this.#checkUndoable(name);
+    const record = this.#changes.record(name);
+    const topic = this.#topics.byName(name);
+    if (record?.stopping?.command !== 'failover' || topic === undefined) return;
     const { stopping, ...rest } = record;
-    const topic = this.#topics.byName(record.name);
-    if (stopping === undefined || topic === undefined) return;
     for (const { partition, offset } of stopping.cuts) {
       const log = topic.partition(partition)?.log;
       if (log === null || log === undefined) continue;
+      this.#checkUndoable(name);
       if (log.end > offset) await log.truncate(offset);
     }
     const after: TopicRecord =

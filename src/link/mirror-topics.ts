@@ -288,8 +288,7 @@ export class MirrorTopics implements TopicDirectory {
       try {
         const log = await this.#storage.open(id);
         if (this.#acceptLoss) await this.#closeAfterLoss(record, id.partition, log);
-        const cut = record.stopping?.cuts.find(({ partition }) => partition === id.partition);
-        if (cut !== undefined && isMirror(record.state)) log.hold(cut.offset);
+        await endHold(record, log);
         this.#logs.set(logKey(id), log);
       } catch (error) {
         this.#events.error(
@@ -326,7 +325,13 @@ export class MirrorTopics implements TopicDirectory {
     } else {
       const topic = before ?? new MirrorTopic(record, this.#state);
       topic.rebuild(record, (id) => this.log(id));
-      if (!isMirror(record.state)) topic.phase = null;
+      if (!isMirror(record.state)) {
+        topic.phase = null;
+        // Committed, here or before a crash: what was held back for the switch is part of the log.
+        for (const { log } of topic.partitions) {
+          if (log !== null && log.heldFrom !== null) log.hold(null);
+        }
+      }
       this.#topics.set(name, topic);
       if (record.topicId !== null) this.#byId.set(record.topicId, topic);
       this.#count(topic, 1);
@@ -338,4 +343,22 @@ export class MirrorTopics implements TopicDirectory {
     if (isMirror(topic.record.state)) this.#mirrorsCount += change;
     else this.#promotedCount += change;
   }
+}
+
+/**
+ * What a log just opened hides. A failover under way keeps it hidden, it is undone later; one that
+ * was undone has left the tail's end to us; one that was committed is seen when the view is made.
+ */
+async function endHold(record: TopicRecord, log: MirrorLog): Promise<void> {
+  if (!isMirror(record.state)) return;
+  if (record.stopping?.command === 'failover') {
+    const { partition } = log.id;
+    const cut = record.stopping.cuts.find((candidate) => candidate.partition === partition);
+    if (cut !== undefined) log.hold(cut.offset);
+    return;
+  }
+  const { heldFrom } = log;
+  if (heldFrom === null) return;
+  if (log.end > heldFrom) await log.truncate(heldFrom);
+  log.hold(null);
 }

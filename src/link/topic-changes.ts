@@ -2,9 +2,9 @@
 // record as it is then, committed, and told as an event with its actor. Refuses to know what
 // changes mean for logs and fetchers. Invariant: a commit whose answer was lost is neither success
 // nor failure until the state was read.
-import { isDeepStrictEqual } from 'node:util';
 import type { Events } from '../observe/events.ts';
-import type { MirrorError, TopicRecord } from '../state/records.ts';
+import { encodeRecord } from '../state/record-format.ts';
+import type { MirrorError, StateRecord, TopicRecord } from '../state/records.ts';
 import { type State, type StateChange, StateError } from '../state/state.ts';
 import type { LinkClock } from './context.ts';
 import { type MirrorEvent, nextState } from './mirror-state.ts';
@@ -133,13 +133,18 @@ export class TopicChanges {
         return !(kind === 'topic' ? view.topics.has(name) : view.links.has(name));
       }
       const { put } = change;
-      if (put.kind === 'topic') return isDeepStrictEqual(view.topics.get(put.name), put);
-      if (put.kind === 'link') return isDeepStrictEqual(view.links.get(put.name), put);
+      if (put.kind === 'topic') return isSame(view.topics.get(put.name), put);
+      if (put.kind === 'link') return isSame(view.links.get(put.name), put);
       if (put.kind === 'receipt') return view.receipts.has(put.id);
-      if (put.kind === 'link-acls') return isDeepStrictEqual(view.linkAcls.get(put.link), put);
+      if (put.kind === 'link-acls') return isSame(view.linkAcls.get(put.link), put);
       return true;
     });
   }
+}
+
+/** As they are stored: a field that is there and undefined is the same as none. */
+function isSame(found: StateRecord | undefined, wanted: StateRecord): boolean {
+  return found !== undefined && encodeRecord(found) === encodeRecord(wanted);
 }
 
 function splitKey(key: string): [string, string] {

@@ -69,7 +69,7 @@ async function start(world: {
   const failover = new Failover({ context, topics, changes, link: () => undefined });
   const run = (isDryRun = false) =>
     failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun });
-  return { topics, failover, run, events };
+  return { topics, failover, run, events, changes };
 }
 
 describe('failover', () => {
@@ -186,6 +186,7 @@ describe('failover', () => {
     assert.notEqual(world.state.topics.get('orders')?.stopping, undefined);
 
     world.state.commit = commit;
+    world.topics.close();
     const next = await start({ ...world, storage: await world.reopen() });
     const log = next.topics.byName('orders')?.partition(0)?.log;
     assert.equal(log?.end, 4n);
@@ -198,6 +199,46 @@ describe('failover', () => {
     assert.ok(next.events.since(0).some(({ event }) => event === 'failover_undone'));
     assert.deepEqual([...(await next.run()).errors], []);
     assert.equal(log.visibleEnd, 4n);
+  });
+
+  test('in doubt while the process stops is never undone: S could lie above the cut', async (t) => {
+    const { run, state, topics, log, changes, failover } = await scene(t);
+    state.fates = ['done', 'doubt-stays'];
+    topics.onChange(() => {
+      if (topics.byName('orders')?.mode === 'unavailable') changes.close();
+    });
+    const { errors } = await run();
+    assert.equal(errors.get('orders')?.code, 'IN_DOUBT');
+    await assert.rejects(failover.undoInterrupted(), { code: 'IN_DOUBT' });
+    assert.equal(log.end, 4n, 'nothing was cut');
+    assert.equal(log.visibleEnd, 3n, 'nor shown');
+    assert.equal(state.commits.length, 2);
+  });
+
+  test('fenced while it was being committed is left to the next owner', async (t) => {
+    const world = await scene(t);
+    world.state.fates = ['done', 'doubt-fenced'];
+    assert.match((await world.run()).errors.get('orders')?.message ?? '', /^NOT FAILED OVER/);
+    await assert.rejects(world.failover.undoInterrupted(), { code: 'NOT_OWNER' });
+    assert.equal(world.log.end, 4n, 'nothing was cut');
+    assert.equal(world.state.commits.length, 2);
+    // The successor finds that it was committed: what was held back is part of the log.
+    const [, switched = []] = world.state.commits;
+    world.topics.close();
+    world.state.apply(switched);
+    const next = await start({ ...world, storage: await world.reopen() });
+    const log = next.topics.byName('orders')?.partition(0)?.log;
+    assert.deepEqual([log?.end, log?.visibleEnd, log?.heldFrom], [4n, 4n, null]);
+  });
+
+  test('undone, but for the hold, is finished at the next start', async (t) => {
+    const world = await scene(t);
+    world.log.hold(3n);
+    await world.log.append(batch({ base: 3n, epoch: 5 }));
+    await world.log.flush();
+    const next = await start({ ...world, storage: await world.reopen() });
+    const log = next.topics.byName('orders')?.partition(0)?.log;
+    assert.deepEqual([log?.end, log?.visibleEnd, log?.heldFrom], [3n, 3n, null]);
   });
 
   test('keeps the state that a failed topic was in when it is undone', async (t) => {

@@ -37,8 +37,17 @@ import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 export const shellId = 'AAAAAAAAAAAAAAAAAAAAAQ';
 export const sourceId = 'AAAAAAAAAAAAAAAAAAAAAg';
 
-/** What becomes of a commit: done, or refused with a code; in doubt with the truth behind it. */
-export type Fate = 'done' | StateErrorCode | 'doubt-done' | 'doubt-lost';
+/**
+ * What becomes of a commit: done, or refused with a code; in doubt with the truth behind it, or
+ * for good; in doubt when another instance takes over.
+ */
+export type Fate =
+  | 'done'
+  | StateErrorCode
+  | 'doubt-done'
+  | 'doubt-lost'
+  | 'doubt-stays'
+  | 'doubt-fenced';
 
 export class FakeState implements State {
   readonly links = new Map<string, LinkRecord>();
@@ -76,17 +85,20 @@ export class FakeState implements State {
     this.lease.check();
     const fate = this.fates.shift() ?? 'done';
     this.commits.push(changes);
-    if (fate === 'doubt-done' || fate === 'doubt-lost') {
+    if (fate.startsWith('doubt-')) {
       for (const change of changes) {
         if ('put' in change && change.put.kind === 'topic') this.#doubt.add(change.put.name);
       }
-      setTimeout(() => {
-        if (fate === 'doubt-done') this.apply(changes);
-        this.#doubt = new Set();
-      }, 20);
+      if (fate === 'doubt-fenced') this.isOwner = false;
+      if (fate !== 'doubt-stays') {
+        setTimeout(() => {
+          if (fate === 'doubt-done') this.apply(changes);
+          this.#doubt = new Set();
+        }, 20);
+      }
       throw new StateError('IN_DOUBT', 'the answer was lost');
     }
-    if (fate !== 'done') throw new StateError(fate, `scripted ${fate}`);
+    if (fate !== 'done') throw new StateError(fate as StateErrorCode, `scripted ${fate}`);
     this.apply(changes);
   }
 
