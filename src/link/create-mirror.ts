@@ -17,7 +17,7 @@ import type { MirrorTopics } from './mirror-topics.ts';
 import { type CreateMirror, LinkError } from './service.ts';
 import { createShell, measureShells, topicConfigs } from './shell-topic.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
-import { refusedOverride, shellConfigs, syncedConfigs } from './topic-configs.ts';
+import { otherConfigs, refusedOverride, shellConfigs, syncedConfigs } from './topic-configs.ts';
 
 interface Plan {
   readonly source: TopicInfo;
@@ -99,11 +99,14 @@ export class MirrorCreator {
       const found = topics.get(name);
       const audit = { actor: 'causeway', why: 'creation resumed' };
       if (found === undefined || found.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
-        // Made now, so with what the source says now.
-        await this.#carryOut({ ...intent, syncedConfigs: plan.synced }, plan, audit);
+        // Made now, so with what the source says now; that on record first, by which the next look
+        // would know it.
+        const now: TopicRecord = { ...intent, syncedConfigs: plan.synced };
+        await this.#changes.commit([{ put: now }]);
+        await this.#carryOut(now, plan, audit);
         return;
       }
-      const foreign = await this.#whyForeign(found, plan);
+      const foreign = await this.#whyForeign(found, plan, intent);
       if (foreign === null) await this.#finish(intent, plan, { topicId: found.topicId, audit });
       else await this.#abandon(intent, foreign);
     });
@@ -249,7 +252,11 @@ export class MirrorCreator {
     return topicId;
   }
 
-  async #whyForeign(found: TopicInfo, plan: Plan): Promise<string | null> {
+  /**
+   * Nothing had this name when the intent was committed. What has it now is taken for ours only if
+   * it is what we asked for in all that can be seen: partitions, no records, exactly these configs.
+   */
+  async #whyForeign(found: TopicInfo, plan: Plan, intent: TopicRecord): Promise<string | null> {
     if (found.errorCode !== ErrorCode.NONE) {
       throw new LinkError('DESTINATION_REFUSED', errorName(found.errorCode));
     }
@@ -257,10 +264,20 @@ export class MirrorCreator {
     if (found.partitions.length !== partitionsCount) return 'it has another number of partitions';
     const shell = { name: found.name, topicId: found.topicId, partitionsCount };
     const measure = (await measureShells(this.#context.destination, [shell])).get(found.name);
-    if (measure?.kind !== 'refused') return null;
+    if (measure?.kind !== 'refused') return this.#whyOtherConfigs(found.name, intent);
     // Only records prove that it is somebody else's; everything else is tried again.
     if (measure.error.code !== 'ILLEGAL_STATE') throw measure.error;
     return measure.error.message;
+  }
+
+  async #whyOtherConfigs(name: string, intent: TopicRecord): Promise<string | null> {
+    const asked = shellConfigs(intent.syncedConfigs ?? {}, intent.creating?.configs ?? {});
+    try {
+      return otherConfigs(asked, await topicConfigs(this.#context.destination, name));
+    } catch (error) {
+      if (!(error instanceof ClusterError || error instanceof LinkError)) throw error;
+      throw new LinkError('DESTINATION_REFUSED', error.message, { cause: error });
+    }
   }
 
   async #abandon(intent: TopicRecord, why: string): Promise<void> {

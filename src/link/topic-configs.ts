@@ -115,3 +115,26 @@ export function refusedOverride(overrides: Readonly<Record<string, string>>): st
   }
   return null;
 }
+
+/** DescribeConfigs' source of what was set on the topic itself. */
+const setOnTopic = 1;
+
+/** Whether a topic was made with other configs than these, and how; null when with exactly these. */
+export function otherConfigs(
+  asked: Readonly<Record<string, string>>,
+  found: readonly SourceConfig[],
+): string | null {
+  const own = new Map(
+    found
+      .filter(({ configSource }) => configSource === setOnTopic)
+      .map(({ name, value }) => [name, value] as const),
+  );
+  for (const [name, value] of Object.entries(asked)) {
+    if (own.get(name) !== value) {
+      return `it was made with ${name}=${own.get(name) ?? '(nothing)'}, not with ${value}`;
+    }
+    own.delete(name);
+  }
+  const [more] = own.keys();
+  return more === undefined ? null : `it was made with ${more}, which was not asked for`;
+}

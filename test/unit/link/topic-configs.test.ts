@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  otherConfigs,
   refusedOverride,
   type SourceConfig,
   shellConfigs as shellOf,
@@ -80,4 +81,17 @@ test('what is not included is not taken, but the tombstones of a compacted shell
     'retention.ms': '1000',
     'delete.retention.ms': '9223372036854775807',
   });
+});
+
+test('a topic that was made with exactly what was asked for can be ours, any other cannot', () => {
+  const asked = { 'cleanup.policy': 'delete', 'retention.ms': '1000' };
+  const own = [config('retention.ms', '1000'), config('cleanup.policy', 'delete')];
+  const inherited = config('segment.bytes', '7', 4);
+  assert.equal(otherConfigs(asked, [...own, inherited]), null);
+  assert.match(otherConfigs(asked, [config('retention.ms', '1000')]) ?? '', /cleanup\.policy/);
+  assert.match(otherConfigs(asked, [...own, config('segment.ms', '5')]) ?? '', /segment\.ms/);
+  assert.match(
+    otherConfigs(asked, [config('cleanup.policy', 'delete'), config('retention.ms', '2')]) ?? '',
+    /retention\.ms=2, not with 1000/,
+  );
 });
