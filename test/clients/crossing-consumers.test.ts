@@ -1,5 +1,6 @@
-// Consumers that ran against the source itself and cross over to the proxy when it dies, without a restart:
-// they have one bootstrap name, which leads to the source first and to the proxy afterwards.
+// Consumers that ran against the source itself and cross over to the proxy when it dies, without a
+// restart: they have one bootstrap name, which leads to the source first and to the proxy
+// afterwards.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -27,7 +28,9 @@ const topic = 'crossing';
 const partitions = 2;
 /** What every group has committed in both partitions when the source dies: all that is there. */
 const committed = 20;
-/** franz-go never adopts another topic id and stays behind: see the README on clients that cross. */
+/**
+ * franz-go never adopts another topic id and stays behind: see the README on clients that cross.
+ */
 const kinds: readonly ConsumerKind[] = [
   'java',
   'java-kip848',
@@ -90,8 +93,10 @@ after(async () => {
 });
 
 /**
- * A group's members are unknown to the new coordinator: they join again and go on from the commit that the link
- * has carried over. What they read between the failover and that moment may come again, as after any rebalance.
+ * A group's members are unknown to the new coordinator: they join again and go on from the commit
+   that the link
+ * has carried over. What they read between the failover and that moment may come again, as after
+   any rebalance.
  */
 function assertCrossed(consumer: ForeignConsumer): void {
   const seen = new Map<string, string | null>();

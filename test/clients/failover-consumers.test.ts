@@ -1,10 +1,18 @@
-// Clients of every library across a promotion and a failover, none of them restarted. What they were given is
-// held against the log itself, opened record by record; groups start from offsets that were committed at the
-// source, with `reset = none` where the library has it, so that a reset cannot pass unseen.
+// Clients of every library across a promotion and a failover, none of them restarted. What they
+// were given is held against the log itself, opened record by record; groups start from offsets
+// that were committed at the source, with `reset = none` where the library has it, so that a reset
+// cannot pass unseen.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, type TestContext, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { ForeignClientError } from '../helpers/client-process.ts';
+import {
+  assertHasRead,
+  findSkips,
+  forEachKind,
+  found,
+  type Skips,
+} from '../helpers/consumer-crowd.ts';
 import {
   type Acknowledged,
   type ConsumerKind,
@@ -15,7 +23,6 @@ import {
   type ProducerKind,
   producerKinds,
   type RecordToSend,
-  skipReason,
   startConsumer,
   startProducer,
 } from '../helpers/foreign-clients.ts';
@@ -32,18 +39,20 @@ import {
 } from '../helpers/linked-clusters.ts';
 import { type LogRecord, readLog } from '../helpers/log-records.ts';
 import { openCluster, type RawBatch, readBatches } from '../helpers/raw-batches.ts';
-import { assertEachOnceInOrder } from '../helpers/record-checks.ts';
 import { until } from '../helpers/wait.ts';
 
 const partitions = 2;
 const committedAtSource = [3, 2];
 const skipped = committedAtSource.reduce((sum, offset) => sum + offset);
+/** For Java and librdkafka: so little that markers and the records before them come in answers of their own. */
+const smallFetches = { 'max.partition.fetch.bytes': '400' };
 /** kafkajs hands out aborted records also when it reads from a broker; it is left out. */
 const readCommittedKinds: readonly ConsumerKind[] = ['java', 'librdkafka', 'franz-go'];
+const lateKinds: readonly ConsumerKind[] = [...readCommittedKinds, 'java-kip848'];
 const transactionalKinds: readonly ProducerKind[] = ['java', 'librdkafka', 'franz-go'];
 
 let clusters: LinkedClusters;
-const skips = new Map<ConsumerKind, string | false>();
+let skips: Skips;
 const open: { kill(): Promise<void> }[] = [];
 
 function keep<Client extends { kill(): Promise<void> }>(client: Client): Client {
@@ -83,52 +92,19 @@ async function startReaders(
       topic,
       group: `${topic}-${kind}`,
       reset: 'none',
-      // kafkajs joins its group anew when a leader moves, and goes on from its commit: with any cluster.
+      // kafkajs joins its group anew when a leader moves, and goes on from its commit: with any
+      // cluster.
       ...(kind === 'kafkajs' ? { autoCommitMs: 100 } : {}),
       ...(options.isolation ? { isolation: options.isolation } : {}),
+      ...(kind === 'kafkajs' ? {} : { properties: smallFetches }),
     });
     return [kind, keep(consumer)] as const;
   });
   return new Map(await Promise.all(started));
 }
 
-function inPartitionOrder(list: readonly LogRecord[]): LogRecord[] {
-  return list
-    .map(({ partition, offset, value }) => ({ partition, offset, value }))
-    .sort((a, b) => a.partition - b.partition || a.offset - b.offset);
-}
-
-/** The consumer was given exactly the log from its group's commit on: each record once, in order. */
-async function assertHasRead(consumer: ForeignConsumer, log: readonly LogRecord[]): Promise<void> {
-  const wanted = log.filter(
-    ({ partition, offset }) => offset >= (committedAtSource[partition] ?? 0),
-  );
-  await consumer.waitForCount(wanted.length);
-  assertEachOnceInOrder(consumer.records);
-  assert.deepEqual(inPartitionOrder(consumer.records), inPartitionOrder(wanted));
-  // kafkajs logs every answer that makes it join its group anew as an error; the others pass over them.
-  if (consumer.kind !== 'kafkajs') assert.deepEqual(consumer.errors, []);
-}
-
-/** One subtest for each kind; those without a toolchain say so. */
-async function forEachKind(
-  t: TestContext,
-  kinds: readonly ConsumerKind[],
-  body: (kind: ConsumerKind) => Promise<void>,
-): Promise<void> {
-  for (const kind of kinds) {
-    await t.test(kind, { skip: skips.get(kind) ?? false }, () => body(kind));
-  }
-}
-
-function found<Kind, Client>(clients: ReadonlyMap<Kind, Client>, kind: Kind): Client {
-  const client = clients.get(kind);
-  assert.ok(client !== undefined, `no ${kind} client was started`);
-  return client;
-}
-
 before(async () => {
-  for (const kind of consumerKinds) skips.set(kind, await skipReason(kind));
+  skips = await findSkips(consumerKinds);
   // Two brokers, so that the partitions of one topic go to different leaders when they move.
   clusters = await startLinkedClusters({
     source: { advertise: 'reachable' },
@@ -185,7 +161,9 @@ describe('promotion with a live source and quiet writers', () => {
   });
 
   test('R6, R8: consumers of every library read on, each record once, in order', async (t) => {
-    await forEachKind(t, consumerKinds, (kind) => assertHasRead(found(readers, kind), log));
+    await forEachKind(t, { kinds: consumerKinds, skips }, (kind) =>
+      assertHasRead(found(readers, kind), log, committedAtSource),
+    );
   });
 });
 
@@ -386,7 +364,8 @@ describe('failover from a source that is killed under load', () => {
       sides.map(({ abortedTransactions }) => abortedTransactions),
       [1, 1],
     );
-    // librdkafka adds the partition to its transaction first: the coordinator writes an abort marker there.
+    // librdkafka adds the partition to its transaction first: the coordinator writes an abort
+    // marker there.
     if (transactional.has('librdkafka')) assert.ok(Number(sides[0]?.nativeEnd) > 0);
   });
 
@@ -422,7 +401,26 @@ describe('failover from a source that is killed under load', () => {
   });
 
   test('R6, R8: consumers of every library read on, each record once, in order', async (t) => {
-    await forEachKind(t, consumerKinds, (kind) => assertHasRead(found(readers, kind), log));
+    await forEachKind(t, { kinds: consumerKinds, skips }, (kind) =>
+      assertHasRead(found(readers, kind), log, committedAtSource),
+    );
+  });
+
+  test('R6, R7: consumers started afterwards read the whole log, through mirror and shell', async (t) => {
+    const late = async (kind: ConsumerKind): Promise<ForeignConsumer> => {
+      const reading = {
+        bootstrap: clusters.causeway.bootstrap,
+        topic: deals,
+        group: `late-${kind}`,
+      };
+      const isolation = 'read_committed' as const;
+      return keep(await startConsumer(kind, { ...reading, isolation, properties: smallFetches }));
+    };
+    const started = present(lateKinds).map(async (kind) => [kind, await late(kind)] as const);
+    const consumers = new Map(await Promise.all(started));
+    await forEachKind(t, { kinds: lateKinds, skips }, async (kind) => {
+      await assertHasRead(found(consumers, kind), dealLog, []);
+    });
   });
 
   test('R7: read_committed consumers see what was committed, across a transaction left open', async (t) => {
@@ -431,17 +429,17 @@ describe('failover from a source that is killed under load', () => {
     const own = labels.flatMap((label) => records(label, 10).map(({ value }) => value ?? ''));
     const others = present(transactionalKinds).map((kind) => `${kind} deal`);
     assert.deepEqual(values.sort(), [...own, ...others].sort());
-    await forEachKind(t, readCommittedKinds, (kind) =>
-      assertHasRead(found(dealReaders, kind), dealLog),
+    await forEachKind(t, { kinds: readCommittedKinds, skips }, (kind) =>
+      assertHasRead(found(dealReaders, kind), dealLog, committedAtSource),
     );
   });
 
   test('R3, R4: producers refused on the mirror write after the failover, not restarted', async (t) => {
-    await forEachKind(t, producerKinds, async (kind) => {
-      const { error } = found(refused, kind as ProducerKind);
+    await forEachKind(t, { kinds: producerKinds, skips }, async (kind) => {
+      const { error } = found(refused, kind);
       assert.ok(error instanceof ForeignClientError, `${kind} was not refused`);
       assert.match(error.message, /policy/i);
-      const at = found(rewritten, kind as ProducerKind);
+      const at = found(rewritten, kind);
       assert.ok(at.offset >= (mirrorEnds[0] ?? 0), `${at.offset} lies in the mirror`);
       const own = log
         .filter(({ value }) => value?.startsWith(`${kind} `))
@@ -465,8 +463,8 @@ describe('failover from a source that is killed under load', () => {
   });
 
   test('R3, R7: transactional producers refused on the mirror commit after the failover', async (t) => {
-    await forEachKind(t, transactionalKinds, async (kind) => {
-      const { error } = found(transactional, kind as ProducerKind);
+    await forEachKind(t, { kinds: transactionalKinds, skips }, async (kind) => {
+      const { error } = found(transactional, kind);
       assert.ok(error instanceof ForeignClientError, `${kind} was not refused`);
       assert.match(error.message, /policy/i);
       const own = dealLog.filter(({ value }) => value === `${kind} deal`);
