@@ -66,6 +66,8 @@ export class LinkWorld {
   readonly sourceKafka: KafkaCluster;
   readonly destinationKafka: KafkaCluster;
   readonly #limits: Partial<LinkLimits>;
+  /** Requests sent to the destination, by name of the API. */
+  readonly sent = new Map<string, number>();
   #directory = '';
   #destinationClient: Cluster | undefined;
   #state: OpenedState | undefined;
@@ -103,7 +105,7 @@ export class LinkWorld {
     if (this.#directory === '') {
       this.#directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-link-'));
     }
-    const destination = openCluster(this.destinationKafka);
+    const destination = counted(openCluster(this.destinationKafka), this.sent);
     this.#destinationClient = destination;
     this.#state = await openState({
       name: this.name,
@@ -222,6 +224,24 @@ export class LinkWorld {
     );
     return `${status}\n${events.slice(-15).join('\n')}`;
   }
+}
+
+/** The same cluster, its requests counted. */
+function counted(cluster: Cluster, sent: Map<string, number>): Cluster {
+  return {
+    send: (target, api, request, options) => {
+      sent.set(api.name, (sent.get(api.name) ?? 0) + 1);
+      return cluster.send(target, api, request, options);
+    },
+    metadata: (topics) => cluster.metadata(topics),
+    apiVersions: (nodeId) => cluster.apiVersions(nodeId),
+    reach: (host, port) => cluster.reach(host, port),
+    get brokers() {
+      return cluster.brokers;
+    },
+    bootstrap: cluster.bootstrap,
+    close: () => cluster.close(),
+  };
 }
 
 export async function createTopic(

@@ -1,0 +1,237 @@
+// The ACL task on brokers with Kafka's authorizer: what the source has is added, what the link made and the
+// source lost is deleted in mode owned, everything else is left alone; brokers without an authorizer.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import type { TaskStatus } from '../../src/link/service.ts';
+import type { Acl } from '../../src/state/records.ts';
+import { aclKey } from '../../src/tasks/acl-diff.ts';
+import { anyAcl } from '../../src/tasks/acl-filters.ts';
+import { createAcls, deleteAcls, readAcls } from '../../src/tasks/acl-requests.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { openCluster } from '../helpers/raw-batches.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let plain: KafkaCluster;
+let world: LinkWorld;
+
+const guarded = {
+  'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+  'super.users': 'User:ANONYMOUS',
+};
+
+before(async () => {
+  [source, destination, plain] = await Promise.all([
+    startKafkaCluster({ name: 'source', settings: guarded }),
+    startKafkaCluster({ name: 'destination', advertise: 'reachable', settings: guarded }),
+    startKafkaCluster({ name: 'plain', advertise: 'reachable' }),
+  ]);
+  world = await new LinkWorld({ source, destination }).open();
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop(), plain?.stop()]);
+});
+
+const read = 3;
+const write = 4;
+
+function acl(topic: string, principal: string, operation = read): Acl {
+  return {
+    resourceType: 2,
+    resourceName: topic,
+    patternType: 3,
+    principal: `User:${principal}`,
+    host: '*',
+    operation,
+    permissionType: 3,
+  };
+}
+
+async function add(cluster: Cluster, ...acls: readonly Acl[]): Promise<void> {
+  for (const problem of await createAcls(cluster, acls)) assert.equal(problem, null);
+}
+
+async function remove(cluster: Cluster, ...acls: readonly Acl[]): Promise<void> {
+  for (const problem of await deleteAcls(cluster, acls)) assert.equal(problem, null);
+}
+
+/** ACLs on topics that begin so. */
+async function aclsOf(cluster: Cluster, prefix: string): Promise<readonly string[]> {
+  const all = await readAcls(cluster, anyAcl, 'destination');
+  return all
+    .filter(({ resourceName }) => resourceName.startsWith(prefix))
+    .map(aclKey)
+    .sort();
+}
+
+async function become(prefix: string, wanted: readonly Acl[]): Promise<void> {
+  const keys = wanted.map(aclKey).sort();
+  let seen: readonly string[] = [];
+  await until(
+    `ACLs of ${prefix}`,
+    async () => {
+      seen = await aclsOf(world.destination, prefix);
+      return JSON.stringify(seen) === JSON.stringify(keys);
+    },
+    { deadlineMs: 15_000, describe: () => `${seen}\nwanted ${keys}` },
+  );
+}
+
+function filtersFor(prefix: string): string {
+  const aclFilters = [
+    {
+      resourceFilter: { resourceType: 'topic', patternType: 'any' },
+      accessFilter: { principal: `User:${prefix}`, operation: 'any', permissionType: 'any' },
+    },
+  ];
+  return JSON.stringify({ aclFilters });
+}
+
+async function aclLink(principal: string, configs: Record<string, string>): Promise<string> {
+  const link = uniqueName('acls');
+  await world.createLink(link, {
+    'acl.sync.enable': 'true',
+    'acl.sync.ms': '300',
+    'acl.filters': filtersFor(principal),
+    ...configs,
+  });
+  return link;
+}
+
+function task(link: string): TaskStatus {
+  const found = world.service.describeLink(link).tasks.find(({ name }) => name === 'AclSync');
+  assert.ok(found);
+  return found;
+}
+
+async function rounds(link: string, count: number): Promise<void> {
+  for (let round = 0; round < count; round++) {
+    const { lastSuccessTimeMs } = task(link);
+    await until('a round', () => task(link).lastSuccessTimeMs > lastSuccessTimeMs, {
+      describe: () => JSON.stringify(task(link)),
+    });
+  }
+}
+
+async function alter(link: string, name: string, value: string): Promise<void> {
+  const options = { validateOnly: false, actor: 'test' };
+  await world.service.alterLink(link, [{ name, value }], options);
+}
+
+function writes(): number {
+  return (world.sent.get('CreateAcls') ?? 0) + (world.sent.get('DeleteAcls') ?? 0);
+}
+
+test('D11, R16: what the source lost is deleted, idle rounds write nothing, others’ ACLs stay', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  const [first, second, third] = [acl(topic, app), acl(`${topic}-2`, app), acl(topic, app, write)];
+  const other = acl(`${topic}-hand`, app);
+  await add(world.destination, other);
+  await add(world.source, first, second, third);
+  const link = await aclLink(app, { 'acl.sync.mode': 'owned' });
+  await become(topic, [first, second, third, other]);
+  await rounds(link, 1);
+  const before = writes();
+  assert.ok(before > 0);
+  await rounds(link, 2);
+  assert.equal(writes(), before, 'two idle rounds');
+  await remove(world.source, first);
+  await become(topic, [second, third, other]);
+  assert.deepEqual([task(link).state, task(link).counts?.own], ['ACTIVE', 2]);
+});
+
+test('what the link did not make is not deleted, although the source had it and lost it', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  const both = acl(topic, app);
+  const kept = acl(`${topic}-kept`, app);
+  await add(world.destination, both);
+  await add(world.source, both, kept);
+  const link = await aclLink(app, { 'acl.sync.mode': 'owned' });
+  await become(topic, [both, kept]);
+  await remove(world.source, both);
+  await rounds(link, 2);
+  await become(topic, [both, kept]);
+});
+
+test('additive is the default and deletes nothing; a restart knows what the link made', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  const gone = acl(topic, app);
+  const kept = acl(`${topic}-kept`, app);
+  await add(world.source, gone, kept);
+  const link = await aclLink(app, {});
+  await become(topic, [gone, kept]);
+  await remove(world.source, gone);
+  await rounds(link, 2);
+  await become(topic, [gone, kept]);
+  await world.restart();
+  await alter(link, 'acl.sync.mode', 'owned');
+  await become(topic, [kept]);
+});
+
+test('the prefix is applied to topics, and a dry run names the difference', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  await add(world.source, acl(topic, app));
+  const prefix = `${uniqueName('p')}.`;
+  const link = await aclLink(app, { 'cluster.link.prefix': prefix, 'acl.sync.ms': '2000' });
+  await become(prefix, [acl(`${prefix}${topic}`, app)]);
+  await alter(link, 'acl.sync.ms', '600000');
+  await until(
+    'the long period',
+    () => world.service.describeLink(link).record.configs['acl.sync.ms'],
+  );
+  await rounds(link, 1);
+  await add(world.source, acl(`${topic}-new`, app));
+  const plans = await world.service.planTasks(link);
+  assert.deepEqual(plans.find((plan) => plan.task === 'AclSync')?.changes, [
+    {
+      action: 'create',
+      subject: 'acl',
+      detail: `allow User:${app} read on topic '${prefix}${topic}-new' (literal)`,
+    },
+  ]);
+  assert.deepEqual(await aclsOf(world.destination, prefix), [
+    aclKey(acl(`${prefix}${topic}`, app)),
+  ]);
+});
+
+test('a source without an authorizer is this task’s trouble alone, and it says what to do', async () => {
+  const link = await aclLink('nobody', {
+    'bootstrap.servers': plain.bootstrap,
+    'address.map': '',
+  });
+  const error = await until('the error', () => task(link).errors[0]);
+  assert.equal(error.code, 'SECURITY_DISABLED_ERROR');
+  assert.match(error.message, /the source has no authorizer.*authorizer\.class\.name/);
+  assert.equal(world.service.describeLink(link).linkState, 'ACTIVE');
+  const client = openCluster(plain);
+  try {
+    const topic = uniqueName('data');
+    await createTopic(client, topic);
+    await produce(client, { topic }, ['1', '2']);
+    await world.createMirror(link, topic);
+    await world.caughtUp(topic, [2n]);
+  } finally {
+    await client.close();
+  }
+  await alter(link, 'acl.sync.enable', 'false');
+  await until('not configured', () => task(link).state === 'NOT_CONFIGURED');
+});
+
+test('without acl.filters the task says so and changes nothing', async () => {
+  const link = uniqueName('acls');
+  await world.createLink(link, { 'acl.sync.enable': 'true', 'acl.sync.ms': '300' });
+  const error = await until('the error', () => task(link).errors[0]);
+  assert.deepEqual(error, {
+    code: 'MISCONFIGURATION_ERROR',
+    message: 'acl.sync.enable is true, but acl.filters is not set',
+  });
+});

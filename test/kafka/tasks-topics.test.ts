@@ -1,0 +1,239 @@
+// The topic task on real brokers: mirrors by filters, from the first record, in spite of what stands in the
+// way for a while; never over a topic that is there, never back into the cluster that it came from.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { LinkError, TaskStatus } from '../../src/link/service.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({ name: 'destination', advertise: 'reachable' }),
+  ]);
+  world = await new LinkWorld({ source, destination }).open();
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+function filtersOf(...list: readonly [string, 'LITERAL' | 'PREFIXED', 'INCLUDE' | 'EXCLUDE'][]) {
+  const topicFilters = list.map(([name, patternType, filterType]) => ({
+    name,
+    patternType,
+    filterType,
+  }));
+  return JSON.stringify({ topicFilters });
+}
+
+/** A link that mirrors what begins with its own name. */
+async function autoLink(configs: Record<string, string> = {}): Promise<string> {
+  const link = uniqueName('auto');
+  await world.createLink(link, {
+    'auto.create.mirror.topics.enable': 'true',
+    'auto.create.mirror.topics.filters': filtersOf([`${link}.`, 'PREFIXED', 'INCLUDE']),
+    ...configs,
+  });
+  return link;
+}
+
+async function alter(link: string, name: string, value: string): Promise<void> {
+  const options = { validateOnly: false, actor: 'test' };
+  await world.service.alterLink(link, [{ name, value }], options);
+}
+
+function task(link: string): TaskStatus {
+  const found = world.service
+    .describeLink(link)
+    .tasks.find(({ name }) => name === 'AutoCreateMirror');
+  assert.ok(found);
+  return found;
+}
+
+function taskError(link: string, code: string): Promise<{ code: string; message: string }> {
+  return until(`${code} of ${link}`, () => task(link).errors.find((error) => error.code === code), {
+    describe: () => JSON.stringify(task(link)),
+  });
+}
+
+function mirrors(link: string): readonly string[] {
+  return world.service.listMirrors(link).map(({ name }) => name);
+}
+
+async function appears(topic: string, deadlineMs = 15_000): Promise<void> {
+  await until(
+    `mirror ${topic}`,
+    () =>
+      world.service.listMirrors().some(({ name, state }) => name === topic && state === 'ACTIVE'),
+    {
+      deadlineMs,
+      describe: () =>
+        world.events
+          .since(0)
+          .slice(-10)
+          .map((e) => e.message)
+          .join('\n'),
+    },
+  );
+}
+
+async function sourceTopic(name: string, values: readonly string[] = []): Promise<string> {
+  await createTopic(world.source, name);
+  if (values.length > 0) await produce(world.source, { topic: name }, values);
+  return name;
+}
+
+describe('mirrors by filters', () => {
+  test('appear within 5 s, from the first record, under the prefix; exclusion wins', async (t) => {
+    const link = uniqueName('auto');
+    await world.createLink(link, {
+      'cluster.link.prefix': 'eu.',
+      'auto.create.mirror.topics.enable': 'true',
+      'auto.create.mirror.topics.filters': filtersOf(
+        [`${link}.tmp`, 'PREFIXED', 'EXCLUDE'],
+        [`${link}.`, 'PREFIXED', 'INCLUDE'],
+      ),
+    });
+    await sourceTopic(`${link}.tmp`, ['x']);
+    const name = await sourceTopic(`${link}.orders`, ['a', 'b', 'c']);
+    const startedAt = performance.now();
+    await appears(`eu.${name}`, 5_000);
+    t.diagnostic(`mirrored after ${Math.round(performance.now() - startedAt)} ms`);
+    await world.caughtUp(`eu.${name}`, [3n]);
+    assert.equal(world.service.describeMirror(`eu.${name}`).partitions[0]?.logStart, 0n);
+    assert.deepEqual(mirrors(link), [`eu.${name}`]);
+    await until('a round without problems', () => task(link).state === 'ACTIVE');
+    assert.ok(task(link).lastSuccessTimeMs > 0);
+  });
+
+  test('are paused when they leave the filters, resumed when they are back', async () => {
+    const link = await autoLink();
+    const name = await sourceTopic(`${link}.a`, ['1']);
+    await appears(name);
+    const hand = await sourceTopic(uniqueName('hand'));
+    await world.createMirror(link, hand);
+    const filters = 'auto.create.mirror.topics.filters';
+    await alter(link, filters, filtersOf(['nothing-like-this', 'LITERAL', 'INCLUDE']));
+    await world.inState(name, 'PAUSED');
+    const { message } = await taskError(link, 'MISCONFIGURATION_ERROR');
+    assert.match(message, /matches none of the source's \d+ topics/);
+    assert.equal(world.service.describeMirror(hand).state, 'ACTIVE');
+    await alter(link, filters, filtersOf([`${link}.`, 'PREFIXED', 'INCLUDE']));
+    await world.inState(name, 'ACTIVE');
+    await until('the problem is over', () => task(link).state === 'ACTIVE');
+  });
+
+  test('are at most auto.create.mirror.topics.max; the others wait, and say so', async () => {
+    const link = await autoLink({ 'auto.create.mirror.topics.max': '1' });
+    const names = [`${link}.a`, `${link}.b`];
+    for (const name of names) await sourceTopic(name);
+    await appears(`${link}.a`);
+    const { message } = await taskError(link, 'POLICY_VIOLATION_ERROR');
+    assert.match(message, /1 topics wait.*max is 1/);
+    const [plan] = await world.service.planTasks(link);
+    assert.deepEqual(plan?.changes, [
+      {
+        action: 'wait',
+        subject: `mirror ${link}.b`,
+        detail: 'auto.create.mirror.topics.max=1',
+      },
+    ]);
+    await alter(link, 'auto.create.mirror.topics.max', '2');
+    await appears(`${link}.b`);
+  });
+
+  test('R16: never take the place of a topic that is there', async () => {
+    const link = uniqueName('auto');
+    const name = `${link}.taken`;
+    await createTopic(world.destination, name);
+    await produce(world.destination, { topic: name }, ['mine']);
+    await sourceTopic(name, ['theirs']);
+    await world.createLink(link, {
+      'auto.create.mirror.topics.enable': 'true',
+      'auto.create.mirror.topics.filters': filtersOf([name, 'LITERAL', 'INCLUDE']),
+    });
+    const { message } = await taskError(link, 'TOPIC_EXISTS_ERROR');
+    assert.match(message, new RegExp(name));
+    const [plan] = await world.service.planTasks(link);
+    assert.deepEqual(
+      plan?.changes.map(({ action, subject }) => [action, subject]),
+      [['keep', `topic ${name}`]],
+    );
+    assert.deepEqual(mirrors(link), []);
+    assert.equal(await produce(world.destination, { topic: name }, ['still mine']), 1n);
+  });
+});
+
+test('D17: a creation that fails is shown with its reason and tried again', async () => {
+  const link = await autoLink({ 'mirror.topic.replication.factor': '3' });
+  const name = await sourceTopic(`${link}.a`, ['1', '2']);
+  const { message } = await taskError(link, 'INVALID_REQUEST_ERROR');
+  assert.match(message, /cannot be made yet: .*INVALID_REPLICATION_FACTOR/);
+  assert.equal(task(link).counts?.pending, 1);
+  await alter(link, 'mirror.topic.replication.factor', '1');
+  await appears(name);
+  await world.caughtUp(name, [2n]);
+  await until('the problem is over', () => task(link).state === 'ACTIVE');
+});
+
+test('D12: a link whose source is the destination itself is refused, nothing is made', async () => {
+  const before = await world.destination.metadata('all');
+  const configs = {
+    'bootstrap.servers': destination.bootstrap,
+    'address.map': '',
+    'auto.create.mirror.topics.enable': 'true',
+    'auto.create.mirror.topics.filters': filtersOf(['*', 'LITERAL', 'INCLUDE']),
+    'cluster.link.prefix': 'again.',
+  };
+  await assert.rejects(world.createLink(uniqueName('self'), configs), (error: LinkError) => {
+    assert.equal(error.code, 'CLUSTER_ID_MISMATCH');
+    assert.match(error.message, /is the destination itself/);
+    return true;
+  });
+  const after = await world.destination.metadata('all');
+  assert.deepEqual([...after.topics.keys()].sort(), [...before.topics.keys()].sort());
+});
+
+test('D13: the way back of a mirrored topic is refused; the source gets no copy of itself', async () => {
+  const link = await autoLink();
+  const name = await sourceTopic(`${link}.a`, ['1', '2']);
+  await appears(name);
+  await world.caughtUp(name, [2n]);
+  const back = await new LinkWorld({ source: destination, destination: source }).open();
+  try {
+    await back.createLink('back', {
+      'auto.create.mirror.topics.enable': 'true',
+      'auto.create.mirror.topics.filters': filtersOf([name, 'LITERAL', 'INCLUDE']),
+    });
+    await assert.rejects(back.createMirror('back', name), { code: 'TOPIC_EXISTS' });
+    await until('the clash of the task', () =>
+      back.service
+        .describeLink('back')
+        .tasks.some(({ errors }) => errors.some(({ code }) => code === 'TOPIC_EXISTS_ERROR')),
+    );
+    assert.deepEqual(back.service.listMirrors('back'), []);
+  } finally {
+    await back.close();
+  }
+  assert.equal(await produce(world.source, { topic: name }, ['3']), 2n);
+});
+
+test('D24: new topics are mirrored after every restart, of ours and of the destination', async () => {
+  const link = await autoLink();
+  for (let round = 0; round < 3; round++) {
+    if (round === 1) {
+      await destination.kill9();
+      await destination.restartBroker();
+    } else await world.restart();
+    const name = await sourceTopic(`${link}.${round}`, ['x']);
+    await appears(name, 10_000);
+    await world.caughtUp(name, [1n]);
+  }
+});
