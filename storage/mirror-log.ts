@@ -70,6 +70,25 @@ export interface AppendResult {
   readonly end: bigint;
 }
 
+/** A range whose bytes a read has found not to be what was written. */
+export interface LogDamage {
+  /** An offset in the first batch of the range, or before it. */
+  readonly from: bigint;
+  /** All batches of the range end at or below. */
+  readonly to: bigint;
+  /** Length of the batches that were there. */
+  readonly bytes: number;
+  readonly reason: string;
+}
+
+/** As Kafka's retention.ms and retention.bytes; null does not limit. */
+export interface RetentionRules {
+  /** Pieces without a record at or after this timestamp go. */
+  readonly oldestTimestamp: bigint | null;
+  /** Pieces go while what is left is at least as large as this. */
+  readonly bytesMax: number | null;
+}
+
 export interface MirrorLog {
   readonly id: LogId;
   /** First offset that readers may ask for. */
@@ -89,20 +108,16 @@ export interface MirrorLog {
   readonly sizeBytes: number;
   /**
    * The offset given to `hold`, or null. It survives a crash (what it hides must not come to light
-     by
-   * a restart), so whoever opens a log decides: the promotion was committed, then `hold(null)`; it
-     was
-   * not, then `truncate(heldFrom)` and `hold(null)`.
+   * by a restart), so whoever opens a log decides: the promotion was committed, then `hold(null)`;
+   * it was not, then `truncate(heldFrom)` and `hold(null)`.
    */
   readonly heldFrom: bigint | null;
 
   /**
    * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2,
-     CRC-32C,
-   * base offset >= end (gaps allowed; a first batch that straddles `end` is refused), epochs that
-     do not fall.
-   * A rejected buffer changes nothing. Durability follows within the flush interval (`onDurable`,
-     `flush`).
+   * CRC-32C, base offset >= end (gaps allowed; a first batch that straddles `end` is refused),
+   * epochs that do not fall. A rejected buffer changes nothing. Durability follows within the flush
+   * interval (`onAdvance`, `flush`).
    * Batches that only end transactions are taken below the minimum of free space too.
    * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK,
      DISK_FULL, IO
@@ -116,9 +131,20 @@ export interface MirrorLog {
   /**
    * Whole batches from the one that contains `offset` (or the next one after a gap).
    * @throws StorageError OFFSET_OUT_OF_RANGE when offset < logStart or > visibleEnd; CORRUPT/IO
-     when unreadable
+   * when unreadable
    */
   read(offset: bigint, options: ReadOptions): Promise<ReadResult>;
+  /** What reads have found and nobody has repaired. */
+  readonly damage: readonly LogDamage[];
+  /** Called after a range was added to `damage`. Returns the unsubscribe function. */
+  onDamage(listener: () => void): () => void;
+  /**
+   * Writes a damaged range again, with the batches that the source has there. Accepted only with
+   * the same length and offsets, sound, and equal to ours wherever ours are sound; a refused repair
+   * changes nothing.
+   * @throws StorageError CORRUPT_BATCH and the other codes of `append`
+   */
+  repair(damage: LogDamage, records: Buffer): Promise<void>;
   /** Aborted transactions that overlap [from, to): marker offset >= from and first offset < to. */
   abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]>;
   openTransactions(): readonly OpenTransaction[];
@@ -140,8 +166,7 @@ export interface MirrorLog {
   hold(offset: bigint | null): void;
   /**
    * Cuts the tail: batches that reach to `offset` or above go away; the new end (that of the last
-     batch
-   * left, so possibly below `offset`) is durable when it resolves.
+   * batch left, so possibly below `offset`) is durable when it resolves.
    * @throws StorageError OFFSET_OUT_OF_RANGE below the log start
    */
   truncate(offset: bigint): Promise<void>;
@@ -150,6 +175,11 @@ export interface MirrorLog {
    * log.
    */
   deleteHead(logStart: bigint): Promise<void>;
+  /**
+   * How far a retention of `rules` lets the log start move: over whole pieces of the log that are
+   * older, or above the size, and never beyond `visibleEnd`. Changes nothing.
+   */
+  retentionStart(rules: RetentionRules): bigint;
 }
 
 export interface StorageUsage {
@@ -164,8 +194,7 @@ export interface MirrorStorage {
   readonly directoryId: string;
   /**
    * Creates the empty log of a new mirror partition; durable when it resolves. Idempotent while it
-     is
-   * empty.
+   * is empty.
    * @throws StorageError EXISTS when it holds records
    */
   create(id: LogId, logStart: bigint): Promise<MirrorLog>;

@@ -8,9 +8,13 @@
 // A slot (all big-endian), at position 0 and 4096:
 //    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64
 //   24 durable: end int64, 32 segment int64, 40 position int64
-//   48 hold int64 (-1: none)            56 headEpoch int32  60 CRC-32C uint32 of bytes 0 to 59
+//   48 hold int64 (-1: none)            56 headEpoch int32
+//   60 sealGeneration int64             68 CRC-32C uint32 of bytes 0 to 67
+// Format 1 had no sealGeneration, and its CRC at 60. It is read, and written as format 2. A newer
+// format is refused: what it says of the log cannot be known.
 
 import { crc32c } from '../../protocol/crc32c.ts';
+import { StorageError } from '../errors.ts';
 import type { Disk, DiskFile } from './device.ts';
 
 /**
@@ -32,15 +36,19 @@ export interface CheckpointState {
   readonly hold: bigint | null;
   /** Leader epoch of the last batch that began below the log start, or -1. */
   readonly headEpoch: number;
+  /** Which list of sealed segments counts; see seal-file.ts. */
+  readonly sealGeneration: bigint;
 }
 
 export const checkpointFileName = 'checkpoint';
 
-const slotBytes = 64;
-const crcPosition = 60;
+const slotBytes = 72;
+/** By format. */
+const crcPositions: Readonly<Record<number, number>> = { 1: 60, 2: 68 };
 const slotPositions = [0, 4096] as const;
 const magic = 0x43574350;
-const formatVersion = 1;
+const formatVersion = 2;
+const crcPosition = 68;
 
 function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
   const slot = Buffer.alloc(slotBytes);
@@ -53,6 +61,7 @@ function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
   slot.writeBigInt64BE(BigInt(state.durable.position), 40);
   slot.writeBigInt64BE(state.hold ?? -1n, 48);
   slot.writeInt32BE(state.headEpoch, 56);
+  slot.writeBigInt64BE(state.sealGeneration, 60);
   slot.writeUInt32BE(crc32c(slot.subarray(0, crcPosition)), crcPosition);
   return slot;
 }
@@ -62,10 +71,17 @@ interface Slot {
   readonly sequence: bigint;
 }
 
-function decodeSlot(slot: Buffer): Slot | null {
-  if (slot.length < slotBytes || slot.readUInt32BE(0) !== magic) return null;
-  if (slot.readInt32BE(4) !== formatVersion) return null;
-  if (slot.readUInt32BE(crcPosition) !== crc32c(slot.subarray(0, crcPosition))) return null;
+/** @throws StorageError CORRUPT when the slot was written by a later version */
+function decodeSlot(slot: Buffer, path: string): Slot | null {
+  if (slot.length < 8 || slot.readUInt32BE(0) !== magic) return null;
+  const format = slot.readInt32BE(4);
+  if (format > formatVersion) {
+    const detail = `${path} has format ${format}, this version of Causeway reads 1 to ${formatVersion}`;
+    throw new StorageError('CORRUPT', detail);
+  }
+  const crcAt = crcPositions[format];
+  if (crcAt === undefined || slot.length < crcAt + 4) return null;
+  if (slot.readUInt32BE(crcAt) !== crc32c(slot.subarray(0, crcAt))) return null;
   const hold = slot.readBigInt64BE(48);
   const state = {
     logStart: slot.readBigInt64BE(16),
@@ -76,6 +92,7 @@ function decodeSlot(slot: Buffer): Slot | null {
     },
     hold: hold < 0n ? null : hold,
     headEpoch: slot.readInt32BE(56),
+    sealGeneration: format === 1 ? 0n : slot.readBigInt64BE(60),
   };
   return { state, sequence: slot.readBigInt64BE(8) };
 }
@@ -125,8 +142,7 @@ export class Checkpoint {
 
   /**
    * The newest sound state, or null when no slot can be read. The file is synced first: what a
-     killed
-   * process left in the page cache is then as durable as the state that is built on it.
+   * killed process left in the page cache is then as durable as the state that is built on it.
    */
   static async open(
     path: string,
@@ -138,7 +154,7 @@ export class Checkpoint {
       for (const position of slotPositions) {
         const buffer = Buffer.alloc(slotBytes);
         const bytes = await file.read(buffer, position);
-        found.push(decodeSlot(buffer.subarray(0, bytes)));
+        found.push(decodeSlot(buffer.subarray(0, bytes), path));
       }
       return found;
     });

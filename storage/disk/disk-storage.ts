@@ -6,7 +6,8 @@
 //
 //   DIRECTORY/causeway.properties            whose directory it is
 //   DIRECTORY/.lock                          which process has it open
-//   DIRECTORY/logs/TOPICID-PARTITION/        one log: segments `*.log`, and `checkpoint`
+//   DIRECTORY/logs/TOPICID-PARTITION/        one log: segments `*.log` with their index files,
+//                                            `checkpoint`, and `sealed`
 //   DIRECTORY/logs/.creating-*, .deleting-*  what a crash left of a creation or deletion; removed
 
 import { StorageError } from '../errors.ts';

@@ -7,7 +7,7 @@
 import type { EpochEnd } from '../mirror-log.ts';
 import { smaller } from './offsets.ts';
 
-interface EpochStart {
+export interface EpochStart {
   readonly epoch: number;
   readonly startOffset: bigint;
   /** End of the epoch's first batch: readers see the epoch when they see that batch. */
@@ -37,6 +37,11 @@ export class EpochHistory {
    */
   epochBelow(offset: bigint): number {
     return this.#lastWhere((entry) => entry.startOffset < offset)?.epoch ?? -1;
+  }
+
+  /** Epochs whose first batch begins within [from, to). */
+  startsWithin(from: bigint, to: bigint): readonly EpochStart[] {
+    return this.#entries.filter(({ startOffset }) => startOffset >= from && startOffset < to);
   }
 
   /** Epoch of the batch at the offset. */

@@ -12,8 +12,9 @@ import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileLease, FileTable } from './file-table.ts';
 import type { LogDurability } from './log-durability.ts';
+import type { LogSealer } from './log-sealer.ts';
 import type { LogState } from './log-state.ts';
-import { relativeOffsetMax, Segment } from './segment.ts';
+import { relativeOffsetMax, type Segment } from './segment.ts';
 import type { SpaceGuard } from './space-guard.ts';
 
 /** Batches of one append that go to one segment, in one write. */
@@ -29,6 +30,7 @@ export interface LogAppenderOptions {
   readonly disk: Disk;
   readonly files: FileTable;
   readonly durability: LogDurability;
+  readonly sealer: LogSealer;
   readonly space: SpaceGuard;
   readonly segmentBytesMax: number;
 }
@@ -67,7 +69,7 @@ export class LogAppender {
         const wide = nextOffset(header) - 1n - end > relativeOffsetMax;
         const baseOffset = wide ? header.baseOffset : end;
         // What is open where it begins is filled in when the runs before it have been applied.
-        const segment = new Segment(state.directory, baseOffset);
+        const segment = state.newSegment(baseOffset);
         run = { segment, created: true, batches: [], size: 0 };
         runs.push(run);
       }
@@ -114,13 +116,11 @@ export class LogAppender {
   }
 
   #install(segment: Segment): void {
-    const { state, durability } = this.#options;
+    const { state, durability, sealer } = this.#options;
     segment.openAtStart = state.transactions.open();
-    const { active } = state;
-    // An empty segment (after a deleted head) can be followed only by one with another name.
-    active.seal();
     state.segments.push(segment);
     durability.markDirectoryChanged();
+    sealer.note();
   }
 
   /** Takes back what may have been written. The answer is the error to throw. */

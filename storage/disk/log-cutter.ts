@@ -5,31 +5,27 @@
 // promised; new names are durable before anything relies on them; a crash half way leaves the old
 // state, the new one, or something between that recovery completes.
 
-import { lastOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
-import type { OpenTransaction } from '../mirror-log.ts';
 import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
+import type { IndexCache } from './index-cache.ts';
 import type { LogDurability } from './log-durability.ts';
+import type { LogSealer } from './log-sealer.ts';
 import type { LogState } from './log-state.ts';
-import { Segment } from './segment.ts';
-import { scanSegment } from './segment-scan.ts';
-import { TransactionTracker } from './transactions.ts';
+import type { Segment } from './segment.ts';
+import { removeIndexFiles } from './segment-indexes.ts';
+import { type RereadSegment, rereadSegment } from './segment-reread.ts';
 
 export interface LogCutterOptions {
   readonly state: LogState;
   readonly disk: Disk;
   readonly files: FileTable;
+  readonly indexes: IndexCache;
   readonly durability: LogDurability;
+  readonly sealer: LogSealer;
   /** Called when what readers see has changed. */
   readonly onChanged: () => void;
-}
-
-/** A segment as far as it is kept, and what is open where it then ends. */
-interface KeptPart {
-  readonly segment: Segment;
-  readonly open: readonly OpenTransaction[];
 }
 
 export class LogCutter {
@@ -59,54 +55,36 @@ export class LogCutter {
   }
 
   /** Reads a segment again up to the batch that holds the offset. */
-  async #keep(index: number, offset: bigint): Promise<KeptPart> {
+  async #keep(index: number, offset: bigint): Promise<RereadSegment> {
     const { state, files } = this.#options;
     const old = state.segments[index];
     if (old === undefined) throw new StorageError('CORRUPT', 'a log without segments');
-    const segment = new Segment(state.directory, old.baseOffset);
-    segment.openAtStart = old.openAtStart;
-    const transactions = new TransactionTracker();
-    transactions.replaceOpen(old.openAtStart);
-    let problem: string | null;
     try {
-      const result = await files.use(old.path, (file) =>
-        scanSegment(file, {
-          start: 0,
-          end: old.size,
-          tail: { end: old.baseOffset, lastEpoch: -1 },
-          checkFrom: null,
-          visit: (header, _position, control) => {
-            if (lastOffset(header) >= offset) return false;
-            segment.add(header);
-            transactions.apply(header, control);
-            return true;
-          },
-        }),
-      );
-      problem = result.problem;
+      return await rereadSegment(old, { files, until: offset });
     } catch (error) {
       throw storageError(error);
     }
-    if (problem !== null) throw new StorageError('CORRUPT', `${old.path}: ${problem}`);
-    return { segment, open: transactions.open() };
   }
 
-  async #cutTail(index: number, kept: KeptPart): Promise<void> {
-    const { state, disk, files, durability, onChanged } = this.#options;
+  async #cutTail(index: number, kept: RereadSegment): Promise<void> {
+    const { state, disk, files, durability, sealer, onChanged } = this.#options;
     const removed = state.segments.slice(index + 1).reverse();
+    const cutsSealed = state.segments.slice(index).some(({ sealed }) => sealed !== null);
+    if (cutsSealed) state.sealGeneration += 1n;
     state.segments = [...state.segments.slice(0, index), kept.segment];
     state.generation += 1;
     const { end } = state;
     state.durable = { end, segment: kept.segment.baseOffset, position: kept.segment.size };
     state.epochs.truncate(end);
-    state.transactions.truncate(end, kept.open);
+    const { baseOffset: from } = kept.segment;
+    state.transactions.truncate(end, { from, tracker: kept.tracker });
+    state.damage.clear();
     if (state.retreat(end)) onChanged();
     await durability.saveCheckpoint();
+    if (cutsSealed) await sealer.restart();
     try {
-      for (const segment of removed) {
-        files.forget(segment.path);
-        await disk.remove(segment.path);
-      }
+      for (const segment of removed) await this.#removeFiles(segment);
+      if (cutsSealed) await removeIndexFiles(this.#options, kept.segment);
       if (removed.length > 0) await disk.syncDirectory(state.directory);
       await files.use(kept.segment.path, async (file) => {
         await file.truncate(kept.segment.size);
@@ -141,6 +119,7 @@ export class LogCutter {
     const first = state.segmentIndexFor(logStart);
     const removed = state.segments.slice(0, first);
     state.segments = state.segments.slice(first);
+    state.forgetDamage();
     state.epochs.trimHead(logStart);
     state.transactions.trimHead(logStart);
     if (state.advance()) onChanged();
@@ -163,6 +142,7 @@ export class LogCutter {
     if (jumped) state.epochs.clear();
     const removed = state.segments.filter(({ path }) => path !== fresh.path);
     state.segments = [fresh];
+    state.forgetDamage();
     state.logStart = logStart;
     state.durable = durable;
     state.generation += 1;
@@ -177,7 +157,7 @@ export class LogCutter {
     const { state, disk } = this.#options;
     const { active } = state;
     if (active.baseOffset === baseOffset && active.size === 0) return active;
-    const segment = new Segment(state.directory, baseOffset);
+    const segment = state.newSegment(baseOffset);
     try {
       const file = await disk.openFile(segment.path, { create: true });
       try {
@@ -195,16 +175,20 @@ export class LogCutter {
 
   /** The log is whole without them: recovery finishes what fails here. */
   async #remove(segments: readonly Segment[]): Promise<void> {
-    const { state, disk, files } = this.#options;
+    const { state, disk } = this.#options;
     if (segments.length === 0) return;
     try {
-      for (const segment of segments) {
-        files.forget(segment.path);
-        await disk.remove(segment.path);
-      }
+      for (const segment of segments) await this.#removeFiles(segment);
       await disk.syncDirectory(state.directory);
     } catch (error) {
       throw storageError(error);
     }
+  }
+
+  async #removeFiles(segment: Segment): Promise<void> {
+    const { disk, files } = this.#options;
+    files.forget(segment.path);
+    await disk.remove(segment.path);
+    if (segment.index === null) await removeIndexFiles(this.#options, segment);
   }
 }

@@ -12,6 +12,7 @@ import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileLease } from './file-table.ts';
 import type { Flushable, FlushScheduler } from './flush-scheduler.ts';
+import type { LogSealer } from './log-sealer.ts';
 import type { LogState } from './log-state.ts';
 import type { OnReport } from './reports.ts';
 import { Serial } from './serial.ts';
@@ -25,6 +26,7 @@ export interface LogDurabilityOptions {
   readonly disk: Disk;
   readonly clock: Clock;
   readonly scheduler: FlushScheduler;
+  readonly sealer: LogSealer;
   readonly onReport: OnReport;
   /** Called after the durable end rose. */
   readonly onDurable: () => void;
@@ -152,5 +154,6 @@ export class LogDurability implements Flushable {
     state.durable = durable;
     this.#flushedVersion = version;
     this.#options.onDurable();
+    await this.#options.sealer.run();
   }
 }

@@ -6,17 +6,20 @@
 
 import { type BatchHeader, nextOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
-import type { LogId } from '../mirror-log.ts';
+import type { LogId, RetentionRules } from '../mirror-log.ts';
 import type { BatchMeta, ControlType } from './batch-check.ts';
 import type { CheckpointState, DurablePoint } from './checkpoint.ts';
 import { EpochHistory } from './epoch-history.ts';
+import type { DamagedRange } from './log-damage.ts';
 import { larger, smaller } from './offsets.ts';
-import type { Segment } from './segment.ts';
+import { Segment } from './segment.ts';
+import type { IndexInterval } from './segment-index.ts';
 import { TransactionTracker } from './transactions.ts';
 
 export class LogState {
   readonly id: LogId;
   readonly directory: string;
+  readonly interval: IndexInterval;
   readonly epochs = new EpochHistory();
   readonly transactions = new TransactionTracker();
   /** In the order of offsets; never empty once the log is open. The last one is written to. */
@@ -25,23 +28,37 @@ export class LogState {
   durable: DurablePoint;
   hold: bigint | null;
   headEpoch: number;
+  /** Which list of sealed segments counts. Raised before a sealed segment is cut. */
+  sealGeneration: bigint;
   /** Raised when bytes that a read may be looking at go away: the read starts over. */
   generation = 0;
+  /** What reads have found to be damaged, by the offset that it begins with. */
+  readonly damage = new Map<bigint, DamagedRange>();
   /** The log can no longer be written to, and why. */
   failure: StorageError | null = null;
   closed = false;
   #visibleEnd: bigint;
   #lastStableOffset: bigint;
 
-  constructor(id: LogId, directory: string, checkpoint: CheckpointState) {
-    this.id = id;
-    this.directory = directory;
+  constructor(
+    place: { readonly id: LogId; readonly directory: string; readonly interval: IndexInterval },
+    checkpoint: CheckpointState,
+  ) {
+    this.id = place.id;
+    this.directory = place.directory;
+    this.interval = place.interval;
     this.logStart = checkpoint.logStart;
     this.durable = checkpoint.durable;
     this.hold = checkpoint.hold;
     this.headEpoch = checkpoint.headEpoch;
+    this.sealGeneration = checkpoint.sealGeneration;
     this.#visibleEnd = checkpoint.logStart;
     this.#lastStableOffset = checkpoint.logStart;
+  }
+
+  /** A segment of this log, empty and not among `segments` yet. */
+  newSegment(baseOffset: bigint): Segment {
+    return new Segment(this.directory, baseOffset, this.interval);
   }
 
   get active(): Segment {
@@ -76,8 +93,8 @@ export class LogState {
   }
 
   checkpoint(): CheckpointState {
-    const { logStart, durable, hold, headEpoch } = this;
-    return { logStart, durable, hold, headEpoch };
+    const { logStart, durable, hold, headEpoch, sealGeneration } = this;
+    return { logStart, durable, hold, headEpoch, sealGeneration };
   }
 
   /** The segment that holds the offset, or would. */
@@ -101,6 +118,28 @@ export class LogState {
     segment.add(header);
     this.epochs.assign(header.partitionLeaderEpoch, header.baseOffset, nextOffset(header));
     this.transactions.apply(header, control);
+  }
+
+  /** Damage in what has been deleted is none any more. */
+  forgetDamage(): void {
+    for (const [from, { segment }] of this.damage) {
+      if (!this.segments.includes(segment)) this.damage.delete(from);
+    }
+  }
+
+  /** See `MirrorLog.retentionStart`. */
+  retentionStart({ oldestTimestamp, bytesMax }: RetentionRules): bigint {
+    let start = this.logStart;
+    let leftBytes = this.sizeBytes;
+    for (const segment of this.segments) {
+      if (segment.endOffset > this.#visibleEnd) break;
+      leftBytes -= segment.size;
+      const isOld = oldestTimestamp !== null && (segment.maxTimestamp ?? -1n) < oldestTimestamp;
+      const isMuch = bytesMax !== null && leftBytes >= bytesMax;
+      if (!isOld && !isMuch) break;
+      start = larger(start, segment.endOffset);
+    }
+    return start;
   }
 
   /** Recomputes what readers see. True when it changed. */

@@ -18,8 +18,10 @@ import { DiskStorage } from './disk-storage.ts';
 import { storageError } from './failures.ts';
 import { FileTable } from './file-table.ts';
 import { FlushScheduler } from './flush-scheduler.ts';
+import { IndexCache } from './index-cache.ts';
 import { RefusedStorage } from './refused-storage.ts';
 import type { OnReport } from './reports.ts';
+import { defaultIndexInterval, type IndexInterval } from './segment-index.ts';
 import { type MinFree, SpaceGuard } from './space-guard.ts';
 
 export interface DiskStorageOptions {
@@ -43,6 +45,10 @@ export interface DiskStorageOptions {
   readonly minFree?: MinFree;
   /** File handles kept open besides those in use. Default 512. */
   readonly handlesMax?: number;
+  /** Memory for index files that have been read lately. Default 32 MiB. */
+  readonly indexBytesMax?: number;
+  /** How close the entries of offset indexes are. Default: 4 KiB, of sealed segments 32 KiB. */
+  readonly indexInterval?: IndexInterval;
   /** Checks the CRC of every batch that is read, at the price of one pass over it. Default true. */
   readonly verifyReads?: boolean;
   readonly onReport?: OnReport;
@@ -59,6 +65,7 @@ const defaults = {
   flushIntervalMs: 50,
   segmentBytesMax: 128 << 20,
   handlesMax: 512,
+  indexBytesMax: 32 << 20,
   minFree: { kind: 'percent', value: 5 },
 } as const;
 
@@ -69,7 +76,7 @@ function ignoreReport(): void {
 /**
  * Opens the mirror logs of a directory. A directory that is not what the state says, or that cannot
  * be written, gives a storage whose every use throws the reason (`refusal`), so that the service
-   starts.
+ * starts.
  * @throws StorageError LOCKED when another live process has the directory open
  */
 export async function openDiskStorage(options: DiskStorageOptions): Promise<OpenedStorage> {
@@ -138,12 +145,15 @@ function makeShared(options: DiskStorageOptions, onReport: OnReport) {
     flushIntervalMs: intervalMs = defaults.flushIntervalMs,
     segmentBytesMax = defaults.segmentBytesMax,
   } = options;
+  const { indexInterval = defaultIndexInterval } = options;
   const onCloseFailed = (path: string, error: unknown): void =>
     onReport({ kind: 'file-close-failed', path, error });
   return {
     disk,
     clock,
     files: new FileTable({ disk, handlesMax, onCloseFailed }),
+    indexes: new IndexCache({ bytesMax: options.indexBytesMax ?? defaults.indexBytesMax }),
+    indexInterval,
     // A written log keeps its file open until it is flushed, on top of the handles in the table.
     scheduler: new FlushScheduler({ clock, intervalMs, dirtyMax: handlesMax }),
     space: new SpaceGuard({ disk, directory, clock, minFree, onReport }),

@@ -9,25 +9,31 @@ import type {
   AbortedTransaction,
   AppendResult,
   EpochEnd,
+  LogDamage,
   LogId,
   MirrorLog,
   OpenTransaction,
   ReadOptions,
   ReadResult,
+  RetentionRules,
   TimestampOffset,
 } from '../mirror-log.ts';
 import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import type { FlushScheduler } from './flush-scheduler.ts';
+import type { IndexCache } from './index-cache.ts';
 import { LogAppender } from './log-appender.ts';
 import { LogCutter } from './log-cutter.ts';
+import { LogDamages } from './log-damage.ts';
 import { LogDurability } from './log-durability.ts';
 import { LogReader } from './log-reader.ts';
 import type { LogState } from './log-state.ts';
 import { larger } from './offsets.ts';
 import { type RecoveredLog, recoverLog } from './recovery.ts';
 import type { OnReport } from './reports.ts';
+import type { IndexInterval } from './segment-index.ts';
+import { SegmentIndexes } from './segment-indexes.ts';
 import { Serial } from './serial.ts';
 import type { SpaceGuard } from './space-guard.ts';
 import { TimeLookup } from './time-lookup.ts';
@@ -36,6 +42,8 @@ import { TimeLookup } from './time-lookup.ts';
 export interface LogSurroundings {
   readonly disk: Disk;
   readonly files: FileTable;
+  readonly indexes: IndexCache;
+  readonly indexInterval: IndexInterval;
   readonly clock: Clock;
   readonly scheduler: FlushScheduler;
   readonly space: SpaceGuard;
@@ -50,9 +58,8 @@ export async function openPartitionLog(
   directory: string,
   surroundings: LogSurroundings,
 ): Promise<DiskMirrorLog> {
-  const { disk, files, acceptLoss, onReport } = surroundings;
   try {
-    const recovered = await recoverLog({ id, directory, disk, files, acceptLoss, onReport });
+    const recovered = await recoverLog({ ...surroundings, id, directory });
     return new DiskMirrorLog(recovered, surroundings);
   } catch (error) {
     throw storageError(error);
@@ -67,24 +74,34 @@ export class DiskMirrorLog implements MirrorLog {
   readonly #cutter: LogCutter;
   readonly #reader: LogReader;
   readonly #times: TimeLookup;
+  readonly #indexes: SegmentIndexes;
+  readonly #damages: LogDamages;
   readonly #listeners = new Set<() => void>();
+  readonly #damageListeners = new Set<() => void>();
   readonly #onReport: OnReport;
 
   constructor(recovered: RecoveredLog, surroundings: LogSurroundings) {
-    const { state, checkpoint } = recovered;
+    const { state, checkpoint, sealer } = recovered;
     this.#state = state;
     this.#onReport = surroundings.onReport;
     this.#durability = new LogDurability({
       ...surroundings,
       state,
       checkpoint,
+      sealer,
       onDurable: () => this.#advance(),
     });
-    const parts = { ...surroundings, state, durability: this.#durability };
+    const parts = { ...surroundings, state, sealer, durability: this.#durability };
     this.#appender = new LogAppender(parts);
     this.#cutter = new LogCutter({ ...parts, onChanged: () => this.#notify() });
-    this.#reader = new LogReader(parts);
-    this.#times = new TimeLookup(parts);
+    this.#indexes = new SegmentIndexes(parts);
+    const reading = { ...parts, indexes: this.#indexes };
+    this.#damages = new LogDamages({
+      ...reading,
+      onDamage: () => this.#tell(this.#damageListeners),
+    });
+    this.#reader = new LogReader({ ...reading, damages: this.#damages });
+    this.#times = new TimeLookup(reading);
   }
 
   get id(): LogId {
@@ -148,8 +165,39 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   async abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]> {
-    this.#assertOpen();
-    return this.#state.transactions.aborted(from, to, this.#state.visibleEnd);
+    const state = this.#state;
+    for (;;) {
+      this.#assertOpen();
+      const { generation, visibleEnd } = state;
+      const query = { from: larger(from, state.logStart), to, visibleEnd };
+      try {
+        const found = await this.#indexes.aborted(query);
+        if (generation === state.generation) return found;
+      } catch (error) {
+        if (generation === state.generation) throw storageError(error);
+      }
+    }
+  }
+
+  get damage(): readonly LogDamage[] {
+    return [...this.#state.damage.values()].map(({ from, to, bytes, reason }) => {
+      return { from, to, bytes, reason };
+    });
+  }
+
+  onDamage(listener: () => void): () => void {
+    this.#damageListeners.add(listener);
+    return () => {
+      this.#damageListeners.delete(listener);
+    };
+  }
+
+  repair({ from }: LogDamage, records: Buffer): Promise<void> {
+    return this.#changes.run(() => this.#damages.repair(from, records, this.#durability));
+  }
+
+  retentionStart(rules: RetentionRules): bigint {
+    return this.#state.retentionStart(rules);
   }
 
   openTransactions(): readonly OpenTransaction[] {
@@ -214,6 +262,7 @@ export class DiskMirrorLog implements MirrorLog {
     this.#durability.release();
     this.#notify();
     this.#listeners.clear();
+    this.#damageListeners.clear();
   }
 
   #assertOpen(): void {
@@ -225,7 +274,11 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   #notify(): void {
-    for (const listener of [...this.#listeners]) {
+    this.#tell(this.#listeners);
+  }
+
+  #tell(listeners: ReadonlySet<() => void>): void {
+    for (const listener of [...listeners]) {
       try {
         listener();
       } catch (error) {

@@ -1,9 +1,11 @@
 // Opening a log: what its files hold is compared with what its checkpoint promises.
 //
-// Owns: the verdict on a log's directory after any kind of stop. Batch headers are read everywhere,
-// CRCs only above the durable end of the checkpoint (below it they were checked and synced before).
-// Invariant: a log is never shorter than its checkpoint says, unless an operator accepted the loss;
-// what lies above and is not sound is cut, reported, and fetched from the source again.
+// Owns: the verdict on a log's directory after any kind of stop. A sealed segment that lies wholly
+// below the durable end of the checkpoint is taken over as its entry in the list of sealed segments
+// says, if the file has that size; of all others batch headers are read, and CRCs above the durable
+// end (below it they were checked and synced before). Invariant: a log is never shorter than its
+// checkpoint says, unless an operator accepted the loss; what lies above and is not sound is cut,
+// reported, and fetched from the source again.
 
 import { StorageError } from '../errors.ts';
 import type { LogId } from '../mirror-log.ts';
@@ -17,10 +19,20 @@ import {
 import { type Disk, DiskError, joinPath } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
+import type { IndexCache } from './index-cache.ts';
+import { LogSealer, sealFileOf } from './log-sealer.ts';
 import { LogState } from './log-state.ts';
 import { larger, smaller } from './offsets.ts';
 import type { OnReport } from './reports.ts';
-import { parseSegmentFileName, relativeOffsetMax, Segment, segmentFileName } from './segment.ts';
+import type { SealEntry, SealFile } from './seal-file.ts';
+import {
+  parseIndexFileName,
+  parseSegmentFileName,
+  relativeOffsetMax,
+  Segment,
+  segmentFileName,
+} from './segment.ts';
+import type { IndexInterval } from './segment-index.ts';
 import { scanSegment } from './segment-scan.ts';
 
 export interface RecoveryOptions {
@@ -28,6 +40,8 @@ export interface RecoveryOptions {
   readonly directory: string;
   readonly disk: Disk;
   readonly files: FileTable;
+  readonly indexes: IndexCache;
+  readonly indexInterval: IndexInterval;
   readonly acceptLoss: boolean;
   readonly onReport: OnReport;
 }
@@ -35,6 +49,7 @@ export interface RecoveryOptions {
 export interface RecoveredLog {
   readonly state: LogState;
   readonly checkpoint: Checkpoint;
+  readonly sealer: LogSealer;
 }
 
 /** Where the files stop being sound: everything from `position` of segment `index` on. */
@@ -59,18 +74,25 @@ export function recoverLog(options: RecoveryOptions): Promise<RecoveredLog> {
 class Recovery {
   readonly #options: RecoveryOptions;
   readonly #doubts: string[] = [];
+  readonly #sealFile: SealFile;
+  #seals: ReadonlyMap<bigint, SealEntry> = new Map();
+  readonly #indexNames: { readonly baseOffset: bigint; readonly path: string }[] = [];
   /** End offset of the batches before the durable position, once the scan has been there. */
   #endAtDurable: bigint | null = null;
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
+    this.#sealFile = sealFileOf(options);
   }
 
   async run(): Promise<RecoveredLog> {
-    const { id, directory } = this.#options;
+    const { id, directory, indexInterval: interval } = this.#options;
     let found = await this.#findSegments();
     const opened = await this.#openCheckpoint(found[0]?.baseOffset ?? 0n);
     const promised = opened.state;
+    // A loss that was accepted leaves nothing to be believed: everything is read.
+    const seals = await this.#sealFile.load(promised.sealGeneration);
+    if (!this.#options.acceptLoss) this.#seals = seals;
     found = await this.#removeBelow(found, promised.logStart);
     const head = found[0];
     let { logStart, headEpoch } = promised;
@@ -84,18 +106,52 @@ class Recovery {
     }
     // Offsets below a start that had to move are gone: nothing is promised of them any more.
     const kept = { ...promised, logStart, headEpoch };
-    let state = new LogState(id, directory, kept);
+    let state = new LogState({ id, directory, interval }, kept);
     let torn: Break | null = await this.#scan(state, found, promised.durable);
     if (!this.#isAsPromised(state, found, torn, promised.durable)) {
       // The loss was accepted, and it cannot be said which offsets are wrong: none is kept.
-      state = new LogState(id, directory, kept);
-      state.segments.push(new Segment(directory, found[0]?.baseOffset ?? logStart));
+      state = new LogState({ id, directory, interval }, kept);
+      state.segments.push(state.newSegment(found[0]?.baseOffset ?? logStart));
       const reason = 'offsets and positions disagree';
       torn = { index: 0, position: 0, reason, isOutOfOrder: true };
     }
     if (torn !== null) await this.#cut(state, found, torn);
     await this.#settle(state, opened.checkpoint, promised.durable);
-    return { state, checkpoint: opened.checkpoint };
+    const sealer = await this.#sealRest(state, opened.checkpoint, seals);
+    return { state, checkpoint: opened.checkpoint, sealer };
+  }
+
+  /**
+   * What had to be read is sealed now. When the list says anything that is not so (of segments that
+   * are still there) it is begun anew, under another generation.
+   */
+  async #sealRest(
+    state: LogState,
+    checkpoint: Checkpoint,
+    seals: ReadonlyMap<bigint, SealEntry>,
+  ): Promise<LogSealer> {
+    const { disk, files, indexes, onReport } = this.#options;
+    const sealer = new LogSealer({ state, disk, files, indexes, onReport }, this.#sealFile);
+    const sealed = new Set(
+      state.segments.filter((segment) => segment.sealed !== null).map((each) => each.baseOffset),
+    );
+    const first = state.segments[0]?.baseOffset ?? 0n;
+    const isStale = [...seals.keys()].some((base) => base >= first && !sealed.has(base));
+    if (isStale) {
+      state.sealGeneration += 1n;
+      await checkpoint.write(state.checkpoint(), { sync: true });
+      await sealer.restart();
+    }
+    try {
+      for (const { baseOffset, path } of this.#indexNames) {
+        if (!sealed.has(baseOffset)) await disk.remove(path);
+      }
+    } catch (error) {
+      onReport({ kind: 'index-unwritten', id: state.id, error });
+    }
+    sealer.note();
+    await sealer.run();
+    return sealer;
   }
 
   /**
@@ -152,9 +208,11 @@ class Recovery {
     }
     const found: FoundSegment[] = [];
     for (const name of names) {
+      const path = joinPath(directory, name);
+      const indexed = parseIndexFileName(name);
+      if (indexed !== null) this.#indexNames.push({ baseOffset: indexed, path });
       const baseOffset = parseSegmentFileName(name);
       if (baseOffset === null) continue;
-      const path = joinPath(directory, name);
       found.push({ baseOffset, path, size: (await disk.fileSize(path)) ?? 0 });
     }
     return found.sort((a, b) => (a.baseOffset < b.baseOffset ? -1 : 1));
@@ -172,7 +230,7 @@ class Recovery {
     this.#doubt('its checkpoint is missing or unreadable');
     const logStart = firstOffset;
     const durable = { end: logStart, segment: logStart, position: 0 };
-    const state = { logStart, durable, hold: null, headEpoch: -1 };
+    const state = { logStart, durable, hold: null, headEpoch: -1, sealGeneration: 0n };
     await Checkpoint.create(disk, path, state);
     await disk.syncDirectory(directory);
     const opened = await Checkpoint.open(path, files.use);
@@ -212,7 +270,12 @@ class Recovery {
         const reason = `segment ${baseOffset} does not follow ${tail.end}`;
         return { index, position: 0, reason, isOutOfOrder: gap < 0n };
       }
-      const segment = new Segment(state.directory, baseOffset);
+      const seal = this.#sealOf(state, { found, index, durable });
+      if (seal !== null) {
+        tail = this.#takeOver(state, seal);
+        continue;
+      }
+      const segment = state.newSegment(baseOffset);
       segment.openAtStart = state.transactions.open();
       const result = await this.#options.files.use(path, (file) =>
         scanSegment(file, {
@@ -240,6 +303,31 @@ class Recovery {
       tail = { end: segment.endOffset, lastEpoch: result.tail.lastEpoch };
     }
     return null;
+  }
+
+  /** The entry of a sealed segment, when nothing speaks against it. */
+  #sealOf(
+    state: LogState,
+    at: { found: readonly FoundSegment[]; index: number; durable: DurablePoint },
+  ): SealEntry | null {
+    const { found, index, durable } = at;
+    const segment = found[index];
+    const seal = segment === undefined ? undefined : this.#seals.get(segment.baseOffset);
+    if (segment === undefined || seal === undefined || index === found.length - 1) return null;
+    if (seal.size !== segment.size || segment.baseOffset >= durable.segment) return null;
+    // What is hidden is looked at batch by batch: which transactions end where readers see it.
+    if (state.hold !== null && seal.endOffset > state.hold) return null;
+    return seal;
+  }
+
+  #takeOver(state: LogState, seal: SealEntry): LogTail {
+    const { epochs, openAtEnd, lastEpoch, ...sealed } = seal;
+    state.segments.push(Segment.fromSealed(state.directory, sealed, state.interval));
+    for (const { epoch, startOffset, firstBatchEnd } of epochs) {
+      state.epochs.assign(epoch, startOffset, firstBatchEnd);
+    }
+    state.transactions.replaceOpen(openAtEnd);
+    return { end: sealed.endOffset, lastEpoch };
   }
 
   #passDurable(segment: Segment, position: number, durable: DurablePoint): void {
@@ -274,7 +362,6 @@ class Recovery {
   /** Makes what was adopted durable, and writes down what is vouched for from now on. */
   async #settle(state: LogState, checkpoint: Checkpoint, promised: DurablePoint): Promise<void> {
     const { disk, directory, files, id, onReport } = this.#options;
-    for (const segment of state.segments.slice(0, -1)) segment.seal();
     const adopted = state.segments.filter((segment) => reachesBeyond(segment, promised));
     for (const segment of adopted) await files.use(segment.path, (file) => file.sync());
     if (adopted.length > 0) await disk.syncDirectory(directory);
@@ -325,6 +412,7 @@ export async function createLogFiles(
       durable: { end: logStart, segment: logStart, position: 0 },
       hold: null,
       headEpoch: -1,
+      sealGeneration: 0n,
     });
     await disk.syncDirectory(directory);
   } catch (error) {

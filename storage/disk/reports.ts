@@ -27,6 +27,25 @@ export type StorageReport =
       readonly end: bigint;
       readonly reason: string;
     }
+  /** An index file was missing or damaged; it was made again from its segment. */
+  | { readonly kind: 'index-rebuilt'; readonly id: LogId; readonly reason: string }
+  /** Index files could not be written: memory holds them, and a restart reads the segment. */
+  | { readonly kind: 'index-unwritten'; readonly id: LogId; readonly error: unknown }
+  /** A read found bytes that are not what was written. They are not served. */
+  | {
+      readonly kind: 'damage-found';
+      readonly id: LogId;
+      readonly from: bigint;
+      readonly to: bigint;
+      readonly reason: string;
+    }
+  /** The damaged range holds again what it held. */
+  | {
+      readonly kind: 'damage-repaired';
+      readonly id: LogId;
+      readonly from: bigint;
+      readonly to: bigint;
+    }
   /** A write or sync failed: the log takes no more appends; what was durable is still read. */
   | { readonly kind: 'log-failed'; readonly id: LogId; readonly error: StorageError }
   | { readonly kind: 'listener-failed'; readonly id: LogId; readonly error: unknown }

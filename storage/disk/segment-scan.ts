@@ -14,7 +14,7 @@ import {
 import { type ControlType, controlTypeAt, followingHeader, type LogTail } from './batch-check.ts';
 import type { DiskFile } from './device.ts';
 
-const stepBytes = 1 << 20;
+const defaultStepBytes = 1 << 20;
 
 export interface ScanOptions {
   readonly start: number;
@@ -24,6 +24,8 @@ export interface ScanOptions {
   readonly tail: LogTail;
   /** The CRC of batches from this position on is checked; null for none. */
   readonly checkFrom: number | null;
+  /** How much is read at a time. */
+  readonly stepBytes?: number;
   /** False stops the walk before the visited batch. */
   readonly visit: (header: BatchHeader, position: number, control: ControlType | null) => boolean;
 }
@@ -42,20 +44,22 @@ export interface ScanResult {
 class Window {
   readonly #file: DiskFile;
   readonly #end: number;
+  readonly #stepBytes: number;
   #buffer: Buffer = Buffer.alloc(0);
   #start = 0;
   #filled = 0;
 
-  constructor(file: DiskFile, end: number) {
+  constructor(file: DiskFile, options: { readonly end: number; readonly stepBytes: number }) {
     this.#file = file;
-    this.#end = end;
+    this.#end = options.end;
+    this.#stepBytes = options.stepBytes;
   }
 
   /** Bytes from `position` on, at least `bytes` of them unless the file is shorter. */
   async at(position: number, bytes: number): Promise<Buffer> {
     const offset = position - this.#start;
     if (offset < 0 || offset + bytes > this.#filled) {
-      const wanted = Math.min(Math.max(bytes, stepBytes), this.#end - position);
+      const wanted = Math.min(Math.max(bytes, this.#stepBytes), this.#end - position);
       if (this.#buffer.length < wanted) this.#buffer = Buffer.allocUnsafe(wanted);
       this.#start = position;
       this.#filled = await this.#file.read(this.#buffer.subarray(0, wanted), position);
@@ -82,7 +86,8 @@ function inspect(
 }
 
 export async function scanSegment(file: DiskFile, options: ScanOptions): Promise<ScanResult> {
-  const window = new Window(file, options.end);
+  const { end, stepBytes = defaultStepBytes } = options;
+  const window = new Window(file, { end, stepBytes });
   let { tail } = options;
   let position = options.start;
   const stop = (problem: string | null, isOutOfOrder = false): ScanResult => ({

@@ -1,26 +1,33 @@
 // One segment of a log: a file of whole batches, named as Kafka names it.
 //
-// Owns: the name, size, end offset and sparse index of one `.log` file. It does no input or output.
-// Invariant: a segment's base offset is the end offset of the one before it, so that a segment that
-// is missing in the middle shows as a break (only a gap too wide for an index lets the two differ).
+// Owns: name, size, end offset and largest timestamp of one `.log` file, and the index while the
+// segment is written to; later the index is in files and only a description of them stays. It does
+// no input or output. Invariant: a segment's base offset is the end offset of the one before it, so
+// that a segment that is missing in the middle shows as a break (only a gap too wide for an index
+// lets the two differ).
 
 import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-batch.ts';
 import type { OpenTransaction } from '../mirror-log.ts';
 import { joinPath } from './device.ts';
-import { SparseIndex } from './sparse-index.ts';
+import type { SealedSegment } from './seal-file.ts';
+import { GrowingIndex, type IndexInterval } from './segment-index.ts';
 
-/** One index entry per this many bytes of the segment that is written to, as in Kafka. */
-export const activeIndexIntervalBytes = 4096;
-/** Sealed segments keep a coarser index: 16 bytes of memory per 64 KiB of disk. */
-export const sealedIndexIntervalBytes = 65_536;
 /** Offsets in a segment are kept relative to its base, as 31 bits, as in Kafka's index files. */
 export const relativeOffsetMax = 2n ** 31n - 1n;
 
-const logSuffix = '.log';
 const offsetDigits = 20;
 
-export function segmentFileName(baseOffset: bigint): string {
-  return `${baseOffset.toString().padStart(offsetDigits, '0')}${logSuffix}`;
+export const segmentSuffix = {
+  log: '.log',
+  offsets: '.index',
+  times: '.timeindex',
+  aborts: '.txnindex',
+} as const;
+
+export type SegmentSuffix = (typeof segmentSuffix)[keyof typeof segmentSuffix];
+
+export function segmentFileName(baseOffset: bigint, suffix: SegmentSuffix = '.log'): string {
+  return `${baseOffset.toString().padStart(offsetDigits, '0')}${suffix}`;
 }
 
 /** Base offset that a file name says, or null when it is not a segment's name. */
@@ -29,20 +36,58 @@ export function parseSegmentFileName(name: string): bigint | null {
   return match?.[1] === undefined ? null : BigInt(match[1]);
 }
 
+/** Base offset that the name of an index file says, or null when it is no such name. */
+export function parseIndexFileName(name: string): bigint | null {
+  const match = /^(\d{20})\.(?:index|timeindex|txnindex)(?:\.new)?$/.exec(name);
+  return match?.[1] === undefined ? null : BigInt(match[1]);
+}
+
+/** A largest timestamp and the last offset of the first batch that has it. */
+export interface LargestTimestamp {
+  readonly timestamp: bigint;
+  readonly lastOffset: bigint;
+}
+
 export class Segment {
   readonly baseOffset: bigint;
-  readonly path: string;
-  readonly index = new SparseIndex(activeIndexIntervalBytes);
+  readonly directory: string;
   /** Transactions that were open where the segment begins: a truncation starts over from here. */
   openAtStart: readonly OpenTransaction[] = [];
+  /** While the segment is written to, and until its index files have been written. */
+  index: GrowingIndex | null;
+  readonly interval: IndexInterval;
+  /** What the index files hold, once they have been written. */
+  sealed: SealedSegment | null = null;
   #size = 0;
   #endOffset: bigint;
-  #maxTimestamp: bigint | null = null;
+  #largest: LargestTimestamp | null = null;
 
-  constructor(directory: string, baseOffset: bigint) {
+  constructor(directory: string, baseOffset: bigint, interval: IndexInterval) {
     this.baseOffset = baseOffset;
-    this.path = joinPath(directory, segmentFileName(baseOffset));
+    this.directory = directory;
+    this.interval = interval;
+    this.index = new GrowingIndex(interval);
     this.#endOffset = baseOffset;
+  }
+
+  /** A segment that is known without having been read. */
+  static fromSealed(directory: string, sealed: SealedSegment, interval: IndexInterval): Segment {
+    const segment = new Segment(directory, sealed.baseOffset, interval);
+    segment.openAtStart = sealed.openAtStart;
+    segment.index = null;
+    segment.sealed = sealed;
+    segment.#size = sealed.size;
+    segment.#endOffset = sealed.endOffset;
+    segment.#largest = sealed.largest;
+    return segment;
+  }
+
+  get path(): string {
+    return this.pathOf(segmentSuffix.log);
+  }
+
+  pathOf(suffix: SegmentSuffix): string {
+    return joinPath(this.directory, segmentFileName(this.baseOffset, suffix));
   }
 
   get size(): number {
@@ -56,17 +101,21 @@ export class Segment {
 
   /** Largest timestamp of any batch, or null when there is none. */
   get maxTimestamp(): bigint | null {
-    return this.#maxTimestamp;
+    return this.#largest?.timestamp ?? null;
+  }
+
+  get largest(): LargestTimestamp | null {
+    return this.#largest;
   }
 
   /** Takes note of a batch that is written at the segment's end. */
   add(header: BatchHeader): void {
-    const relative = Number(header.baseOffset - this.baseOffset);
-    this.index.add(relative, this.#size, header.maxTimestamp);
+    const last = lastOffset(header);
+    this.index?.add(Number(last - this.baseOffset), this.#size, header.maxTimestamp);
     this.#size += header.sizeInBytes;
     this.#endOffset = nextOffset(header);
-    if (this.#maxTimestamp === null || header.maxTimestamp > this.#maxTimestamp) {
-      this.#maxTimestamp = header.maxTimestamp;
+    if (this.#largest === null || header.maxTimestamp > this.#largest.timestamp) {
+      this.#largest = { timestamp: header.maxTimestamp, lastOffset: last };
     }
   }
 
@@ -77,7 +126,9 @@ export class Segment {
     return at.size === 0 || at.size + header.sizeInBytes <= at.bytesMax;
   }
 
-  seal(): void {
-    this.index.thin(sealedIndexIntervalBytes);
+  /** The index files have been written: the entries are read from there from now on. */
+  seal(sealed: SealedSegment): void {
+    this.sealed = sealed;
+    this.index = null;
   }
 }

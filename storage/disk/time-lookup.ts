@@ -1,7 +1,7 @@
 // Offsets by time: the first record at or after a timestamp, and the one with the largest.
 //
-// Owns: the narrowing from segment to index block to batch to record. Only the batch that holds the
-// answer is decompressed. Invariant: exact within what readers may see (log start to visible end),
+// Owns: the narrowing from segment to index entry to batch to record. As a rule only the batch that
+// holds the answer is decompressed. Invariant: exact within what readers may see (log start to visible end),
 // as a broker answers, control records included; never a guess from batch headers alone.
 
 import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-batch.ts';
@@ -12,29 +12,31 @@ import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import type { LogState } from './log-state.ts';
 import type { Segment } from './segment.ts';
+import { placeAtOrBelow, relativeBelowTime } from './segment-index.ts';
+import type { SegmentIndexes } from './segment-indexes.ts';
 import { scanSegment } from './segment-scan.ts';
+
+/** A look-up reads a few batches, seldom many. */
+const stepBytes = 64 << 10;
 
 interface FoundBatch {
   readonly header: BatchHeader;
   readonly position: number;
 }
 
-interface Candidate {
-  readonly segment: Segment;
-  readonly entry: number;
-  /** Upper bound of the block's visible timestamps. */
-  bound: bigint;
-  /** The record that attains the bound, once the block has been looked at. */
-  exact: TimestampOffset | null;
-}
-
 export class TimeLookup {
   readonly #state: LogState;
   readonly #files: FileTable;
+  readonly #indexes: SegmentIndexes;
 
-  constructor(options: { readonly state: LogState; readonly files: FileTable }) {
+  constructor(options: {
+    readonly state: LogState;
+    readonly files: FileTable;
+    readonly indexes: SegmentIndexes;
+  }) {
     this.#state = options.state;
     this.#files = options.files;
+    this.#indexes = options.indexes;
   }
 
   offsetForTimestamp(timestamp: bigint): Promise<TimestampOffset | null> {
@@ -63,21 +65,30 @@ export class TimeLookup {
   async #firstAtOrAfter(timestamp: bigint): Promise<TimestampOffset | null> {
     for (const segment of this.#visibleSegments()) {
       if (segment.maxTimestamp === null || segment.maxTimestamp < timestamp) continue;
-      for (let entry = 0; entry < segment.index.count; entry++) {
-        if (segment.index.maxTimestampOf(entry) < timestamp) continue;
-        for (const batch of await this.#batches(segment, entry, timestamp)) {
-          const found = await this.#firstRecord(segment, batch, timestamp);
-          if (found !== null) return found;
-        }
+      let position = await this.#positionForTime(segment, timestamp);
+      for (;;) {
+        const isLate = ({ maxTimestamp }: BatchHeader): boolean => maxTimestamp >= timestamp;
+        const batch = await this.#findBatch(segment, position, isLate);
+        if (batch === null) break;
+        const records = await this.#records(segment, batch);
+        const found = records.find((record) => record.timestamp >= timestamp);
+        if (found !== undefined) return found;
+        position = batch.position + batch.header.sizeInBytes;
       }
     }
     return null;
   }
 
+  /** A position before which every timestamp of the segment is below the asked one. */
+  async #positionForTime(segment: Segment, timestamp: bigint): Promise<number> {
+    const below = relativeBelowTime(await this.#indexes.times(segment), timestamp);
+    if (below < 0) return 0;
+    return placeAtOrBelow(await this.#indexes.offsets(segment), below)?.position ?? 0;
+  }
+
   /**
-   * Blocks in the order of their upper bounds: a block that was looked at has an exact bound, and
-     the
-   * first exact one at the top is the answer. Nearly always one block is read.
+   * Segments in the order of their upper bounds: the largest timestamp that was found in one ends
+   * the search among those that cannot hold a larger one. Nearly always one batch is read.
    */
   async #largest(): Promise<TimestampOffset | null> {
     const refused = new Set<Segment>();
@@ -89,8 +100,8 @@ export class TimeLookup {
       refused.add(segment);
       const found = await this.#largestIn(segment);
       if (found === null) continue;
-      const earlier = best === null || found.timestamp > best.timestamp;
-      if (earlier || (found.timestamp === best?.timestamp && found.offset < best.offset)) {
+      const isLarger = best === null || found.timestamp > best.timestamp;
+      if (isLarger || (found.timestamp === best?.timestamp && found.offset < best.offset)) {
         best = found;
       }
     }
@@ -107,31 +118,36 @@ export class TimeLookup {
     return largest;
   }
 
+  /** The batch that the segment names first; only if its records do not bear it out, all of them. */
   async #largestIn(segment: Segment): Promise<TimestampOffset | null> {
-    const candidates: Candidate[] = [];
-    for (let entry = 0; entry < segment.index.count; entry++) {
-      const bound = segment.index.maxTimestampOf(entry);
-      candidates.push({ segment, entry, bound, exact: null });
+    const { largest, baseOffset } = segment;
+    if (largest === null) return null;
+    const offsets = await this.#indexes.offsets(segment);
+    const place = placeAtOrBelow(offsets, Number(largest.lastOffset - baseOffset));
+    const named = await this.#findBatch(segment, place?.position ?? 0, (header) => {
+      return lastOffset(header) >= largest.lastOffset;
+    });
+    if (named !== null && lastOffset(named.header) === largest.lastOffset) {
+      const found = latestOf(await this.#records(segment, named));
+      if (found?.timestamp === largest.timestamp) return found;
     }
-    while (candidates.length > 0) {
-      const top = candidates.reduce((a, b) => (b.bound > a.bound ? b : a));
-      if (top.exact !== null) return top.exact;
-      const exact = await this.#largestInBlock(top);
-      if (exact === null) candidates.splice(candidates.indexOf(top), 1);
-      else Object.assign(top, { exact, bound: exact.timestamp });
-    }
-    return null;
+    return this.#largestByWalk(segment);
   }
 
-  async #largestInBlock({ segment, entry }: Candidate): Promise<TimestampOffset | null> {
+  /** For segments of which readers see a part, and batches whose headers promise too much. */
+  async #largestByWalk(segment: Segment): Promise<TimestampOffset | null> {
     let best: TimestampOffset | null = null;
-    for (const batch of await this.#batches(segment, entry, null)) {
-      if (best !== null && batch.header.maxTimestamp <= best.timestamp) continue;
-      for (const record of await this.#records(segment, batch)) {
-        if (best === null || record.timestamp > best.timestamp) best = record;
-      }
+    let position = 0;
+    for (;;) {
+      const known: bigint | null = best === null ? null : best.timestamp;
+      const batch = await this.#findBatch(segment, position, ({ maxTimestamp }) => {
+        return known === null || maxTimestamp > known;
+      });
+      if (batch === null) return best;
+      const found = latestOf(await this.#records(segment, batch));
+      if (found !== null && (known === null || found.timestamp > known)) best = found;
+      position = batch.position + batch.header.sizeInBytes;
     }
-    return best;
   }
 
   #visibleSegments(): Segment[] {
@@ -139,40 +155,33 @@ export class TimeLookup {
     return segments.filter((segment) => segment.baseOffset < visibleEnd);
   }
 
-  /** Visible batches of a block whose largest timestamp is not below `timestamp`. */
-  async #batches(segment: Segment, entry: number, timestamp: bigint | null): Promise<FoundBatch[]> {
+  /** The first visible batch from a position on that is wanted. */
+  async #findBatch(
+    segment: Segment,
+    start: number,
+    isWanted: (header: BatchHeader) => boolean,
+  ): Promise<FoundBatch | null> {
     const { logStart, visibleEnd } = this.#state;
-    const block = segment.index.block(entry, segment.size);
     const found: FoundBatch[] = [];
     const result = await this.#files.use(segment.path, (file) =>
       scanSegment(file, {
-        start: block.start,
-        end: block.end,
+        start,
+        end: segment.size,
         tail: { end: segment.baseOffset, lastEpoch: -1 },
         checkFrom: null,
+        stepBytes,
         visit: (header, position) => {
           if (nextOffset(header) > visibleEnd) return false;
-          const late = timestamp === null || header.maxTimestamp >= timestamp;
-          if (late && lastOffset(header) >= logStart) found.push({ header, position });
-          return true;
+          if (lastOffset(header) < logStart || !isWanted(header)) return true;
+          found.push({ header, position });
+          return false;
         },
       }),
     );
     if (result.problem !== null) {
       throw new StorageError('CORRUPT', `${segment.path}: ${result.problem}`);
     }
-    return found;
-  }
-
-  async #firstRecord(
-    segment: Segment,
-    batch: FoundBatch,
-    timestamp: bigint,
-  ): Promise<TimestampOffset | null> {
-    for (const record of await this.#records(segment, batch)) {
-      if (record.timestamp >= timestamp) return record;
-    }
-    return null;
+    return found[0] ?? null;
   }
 
   /** Offsets and timestamps of a batch's records that readers may ask for. */
@@ -191,4 +200,13 @@ export class TimeLookup {
     }
     return found;
   }
+}
+
+/** The record with the largest timestamp; the first one among equals. */
+function latestOf(records: readonly TimestampOffset[]): TimestampOffset | null {
+  let best: TimestampOffset | null = null;
+  for (const record of records) {
+    if (best === null || record.timestamp > best.timestamp) best = record;
+  }
+  return best;
 }

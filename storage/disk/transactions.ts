@@ -14,7 +14,7 @@ interface EndedTransaction {
   readonly marker: bigint;
 }
 
-interface IndexedAbort extends AbortedTransaction {
+export interface IndexedAbort extends AbortedTransaction {
   /** Nothing below was undecided behind the marker: later aborts begin at or above it. */
   readonly stableAfter: bigint;
 }
@@ -26,7 +26,7 @@ export class TransactionTracker {
   #open = new Map<bigint, OpenTransaction>();
   /** Ended, but the marker is not visible yet. In the order of markers. */
   #ended: EndedTransaction[] = [];
-  /** In the order of markers. */
+  /** Of segments whose index files are not written yet. In the order of markers. */
   #aborted: IndexedAbort[] = [];
 
   apply(header: BatchHeader, control: ControlType | null): void {
@@ -77,31 +77,28 @@ export class TransactionTracker {
     return stable;
   }
 
-  /** See `MirrorLog.abortedTransactions`; markers at or above `visibleEnd` are not told. */
-  aborted(from: bigint, to: bigint, visibleEnd: bigint): AbortedTransaction[] {
-    let low = 0;
-    let high = this.#aborted.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((this.#aborted[middle]?.lastOffset ?? 0n) < from) low = middle + 1;
-      else high = middle;
-    }
-    const found: AbortedTransaction[] = [];
-    for (let entry = low; entry < this.#aborted.length; entry++) {
-      const abort = this.#aborted[entry];
-      if (abort === undefined || abort.lastOffset >= visibleEnd) break;
-      const { producerId, firstOffset, lastOffset: marker } = abort;
-      if (firstOffset < to) found.push({ producerId, firstOffset, lastOffset: marker });
-      if (abort.stableAfter >= to) break;
-    }
-    return found;
+  /** Aborted transactions whose markers are within [from, to), as far as they are kept here. */
+  abortedWithin(from: bigint, to: bigint): readonly IndexedAbort[] {
+    return this.#aborted.filter(({ lastOffset: marker }) => marker >= from && marker < to);
   }
 
-  /** Forgets markers at or above `end`; `open` is what is open there. */
-  truncate(end: bigint, open: readonly OpenTransaction[]): void {
+  /** They are in an index file now. */
+  forgetAborted(from: bigint, to: bigint): void {
+    this.#aborted = this.#aborted.filter(({ lastOffset }) => lastOffset < from || lastOffset >= to);
+  }
+
+  /**
+   * Forgets markers at or above `end`. `last` knows the segment that the log now ends with, up to
+   * there: what is open, and what was aborted in it.
+   */
+  truncate(
+    end: bigint,
+    last: { readonly from: bigint; readonly tracker: TransactionTracker },
+  ): void {
     this.#ended = this.#ended.filter(({ marker }) => marker < end);
-    this.#aborted = this.#aborted.filter((abort) => abort.lastOffset < end);
-    this.replaceOpen(open);
+    const before = this.#aborted.filter((abort) => abort.lastOffset < last.from);
+    this.#aborted = [...before, ...last.tracker.#aborted];
+    this.replaceOpen(last.tracker.open());
   }
 
   replaceOpen(open: readonly OpenTransaction[]): void {

@@ -8,6 +8,7 @@ import fc from 'fast-check';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import {
   createTestLog,
+  logDirectory,
   logId,
   ManualClock,
   openTestStorage,
@@ -21,8 +22,12 @@ type Step =
   | { readonly op: 'append'; readonly batches: readonly BatchPlan[] }
   | { readonly op: 'flush' | 'tick' | 'restart' }
   | { readonly op: 'lift' }
+  | { readonly op: 'spoil'; readonly file: number; readonly how: Spoil }
   | { readonly op: 'truncate' | 'deleteHead' | 'jump' | 'hold'; readonly at: number }
   | { readonly op: 'read'; readonly at: number; readonly to: number; readonly bytesMax: number };
+
+/** What may become of a file that nothing durable relies on. */
+type Spoil = 'removed' | 'emptied' | 'cut' | 'zeroed' | 'flipped' | 'longer';
 
 const batchPlan: fc.Arbitrary<BatchPlan> = fc.record({
   gap: fc.constantFrom(0, 0, 0, 1, 5),
@@ -41,7 +46,15 @@ const appendStep = fc.record({
 const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 8, arbitrary: appendStep },
   { weight: 5, arbitrary: fc.record({ op: fc.constantFrom('flush', 'tick') }) },
-  { weight: 1, arbitrary: fc.record({ op: fc.constant('restart' as const) }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('restart' as const) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      op: fc.constant('spoil' as const),
+      file: fc.nat({ max: 1000 }),
+      how: fc.constantFrom<Spoil[]>('removed', 'emptied', 'cut', 'zeroed', 'flipped', 'longer'),
+    }),
+  },
   { weight: 1, arbitrary: fc.record({ op: fc.constant('lift' as const) }) },
   {
     weight: 3,
@@ -64,7 +77,39 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 /** How many times the usual number of runs: for long soaks. */
 const scale = Number(process.env.CAUSEWAY_PROPERTY_SCALE ?? 1);
 
-const storageOptions = { segmentBytesMax: 3000, handlesMax: 2 };
+/** So small that every log has many segments, indexes have entries, and few of them stay. */
+const storageOptions = {
+  segmentBytesMax: 3000,
+  handlesMax: 2,
+  indexInterval: { activeBytes: 200, sealedBytes: 600 },
+  indexBytesMax: 700,
+};
+
+const spoilt: Record<Spoil, (content: Buffer) => Buffer> = {
+  removed: (content) => content,
+  emptied: () => Buffer.alloc(0),
+  cut: (content) => content.subarray(0, content.length >> 1),
+  zeroed: (content) => Buffer.alloc(content.length),
+  flipped: (content) => {
+    const at = content.length >> 1;
+    content[at] = (content[at] ?? 0) ^ 0x10;
+    return content;
+  },
+  longer: (content) => Buffer.concat([content, Buffer.alloc(7, 1)]),
+};
+
+/** Damages one of the files that may be lost: indexes, or the list of sealed segments. */
+async function spoil(disk: SimulatedDisk, file: number, how: Spoil): Promise<void> {
+  const names = await disk.list(logDirectory);
+  const losable = names
+    .filter((name) => /\.(index|timeindex|txnindex)$|^sealed$/.test(name))
+    .sort();
+  const name = losable[file % Math.max(1, losable.length)];
+  if (name === undefined) return;
+  const path = `${logDirectory}/${name}`;
+  if (how === 'removed') disk.tamperRemove(path);
+  else disk.tamper(path, spoilt[how]);
+}
 
 function between(low: bigint, high: bigint, percent: number): bigint {
   return low + ((high - low) * BigInt(percent)) / 100n;
@@ -150,6 +195,9 @@ class Run {
         await this.opened.storage.close();
         await this.reopen(this.opened.disk);
         model.flush();
+        break;
+      case 'spoil':
+        await spoil(this.opened.disk, each.file, each.how);
         break;
       case 'read':
         await this.#read(each);
@@ -347,6 +395,8 @@ async function crashWithin(
       break;
     }
   }
+  // Of a crash while a segment is sealed nobody hears: sealing can wait.
+  crashed ||= run.opened.disk.hasCrashed;
   await run.recover(againAfter);
   return crashed;
 }
@@ -377,6 +427,13 @@ const script: readonly Step[] = [
   { op: 'flush' },
   { op: 'jump', at: 2 },
   { op: 'append', batches: [plan({ valueBytes: 3000 }), plan({})] },
+  { op: 'flush' },
+  { op: 'append', batches: [plan({ valueBytes: 900 }), plan({ valueBytes: 900 })] },
+  { op: 'append', batches: [plan({ valueBytes: 900 }), plan({ valueBytes: 900 })] },
+  { op: 'flush' },
+  { op: 'truncate', at: 40 },
+  { op: 'append', batches: [plan({ valueBytes: 900, time: 3 }), plan({ valueBytes: 900 })] },
+  { op: 'append', batches: [plan({ valueBytes: 900 }), plan({ valueBytes: 900 })] },
   { op: 'flush' },
 ];
 

@@ -249,6 +249,20 @@ export class MemoryMirrorLog implements MirrorLog {
     this.#batches = this.#batches.filter(({ last }) => last >= logStart);
   }
 
+  readonly damage = [];
+
+  onDamage(): () => void {
+    return () => undefined;
+  }
+
+  async repair(): Promise<void> {
+    throw new StorageError('CORRUPT_BATCH', 'not a repair: no damage is known');
+  }
+
+  retentionStart(): bigint {
+    return this.#logStart;
+  }
+
   #visible(): Stored[] {
     return this.#batches.filter(({ last }) => last < this.visibleEnd);
   }

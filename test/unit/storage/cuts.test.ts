@@ -142,5 +142,5 @@ test('files of a deleted head are gone from the disk', async () => {
   await log.deleteHead(1000n);
   const names = (await disk.list(logDirectory)).sort();
   const fresh = segmentPath(1000).slice(logDirectory.length + 1);
-  assert.deepEqual(names, [fresh, 'checkpoint']);
+  assert.deepEqual(names, [fresh, 'checkpoint', 'sealed']);
 });

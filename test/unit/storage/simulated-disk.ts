@@ -137,6 +137,10 @@ export class SimulatedDisk implements Disk {
     this.#crashAfter = this.steps.length + steps;
   }
 
+  get hasCrashed(): boolean {
+    return this.#crashed;
+  }
+
   /** What is found after a power cut, by a process with the same pid and another start. */
   powerCut(): SimulatedDisk {
     return this.#successor(this.#survivingDirectory(this.#root));
