@@ -1,7 +1,7 @@
-// Tells a broker who we are: SaslHandshake, then the mechanism's messages in SaslAuthenticate, at the
-// start of a connection and again before the broker's session ends (KIP-368). Owns the order of the
-// exchange and its faults as sentences; the messages are protocol/sasl's, the sending is the caller's.
-// Invariant: no fault holds a password, not even one that a broker has echoed.
+// Tells a broker who we are: SaslHandshake, then the mechanism's messages in SaslAuthenticate, at
+// the start of a connection and again before the broker's session ends (KIP-368). Owns the order of
+// the exchange and its faults as sentences; the messages are protocol/sasl's, the sending is the
+// caller's. Invariant: no fault holds a password, not even one that a broker has echoed.
 import { createHash, createHmac, pbkdf2, randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { ErrorCode, errorName } from '../../protocol/index.ts';
@@ -25,7 +25,9 @@ function refused(reason: string): ClusterError {
 
 const deriveKey = promisify(pbkdf2);
 
-/** Sessions are renewed when this part of them is over; a request under way still arrives in time. */
+/**
+ * Sessions are renewed when this part of them is over; a request under way still arrives in time.
+ */
 const renewedAfter = 0.8;
 /** Brokers take a second exchange for a mistake when it comes earlier. */
 const renewedAfterMsMin = 1_000;

@@ -1,6 +1,6 @@
-// One connection to one broker: ApiVersions first, then who we are, then pipelined requests answered
-// in order. Owns the queue of expected answers and their deadlines, and when we authenticate again.
-// Refuses to know nodes, retries and what answers say.
+// One connection to one broker: ApiVersions first, then who we are, then pipelined requests
+// answered in order. Owns the queue of expected answers and their deadlines, and when we
+// authenticate again. Refuses to know nodes, retries and what answers say.
 // Invariant: every request ends exactly once, with its answer or a ClusterError; an answer that is
 // not the expected one (correlation id) ends the connection, because nothing after it can be
 // trusted.

@@ -1,6 +1,6 @@
 // The TLS identity of our listeners: certificate, key, and whose clients' certificates are taken.
-// Owns reading the PEM files, at the start and again when they change, and the refusal of files that
-// do not fit together. Refuses to know sockets.
+// Owns reading the PEM files, at the start and again when they change, and the refusal of files
+// that do not fit together. Refuses to know sockets.
 // Invariant: what is in use has been checked; files that cannot be used leave the old ones in use
 // and are told once.
 import { X509Certificate } from 'node:crypto';
