@@ -1,5 +1,6 @@
-// R1, R2 and R13 on real brokers: what the mirror holds, what clients are told, and in which order. Two brokers
-// at the destination, so that a request can be sent to the wrong one; their advertised names lead nowhere.
+// R1, R2 and R13 on real brokers: what the mirror holds, what clients are told, and in which order.
+// Two brokers at the destination, so that a request can be sent to the wrong one; their advertised
+// names lead nowhere.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { apiVersionsApi, produceApi } from '../../src/cluster/apis.ts';
@@ -108,7 +109,8 @@ describe('copies, addresses and order', { timeout: 180_000 }, () => {
         );
         for (const { api, request } of addressRequests(topics)) {
           const [offered, max] = ranges.get(api.key) ?? [0, -1];
-          // Produce is offered from 0 on for the sake of old clients, but 3 is the first that there is.
+          // Produce is offered from 0 on for the sake of old clients, but 3 is the first that there
+          // is.
           const min = api.key === produceApi.key ? 3 : offered;
           assert.ok(max >= min, `${api.name} is not offered at port ${port}`);
           for (let version = min; version <= max; version++) {

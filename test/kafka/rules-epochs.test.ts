@@ -1,6 +1,6 @@
-// R8 on real brokers: leader epochs and high watermarks as clients see them never go back, whatever happens to
-// the source, to the mirror, to the destination and to the proxy meanwhile. Breaking this stalls clients in
-// silence, so it is watched the whole time and at every step.
+// R8 on real brokers: leader epochs and high watermarks as clients see them never go back, whatever
+// happens to the source, to the mirror, to the destination and to the proxy meanwhile. Breaking
+// this stalls clients in silence, so it is watched the whole time and at every step.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { fetchApi } from '../../src/cluster/apis.ts';

@@ -1,6 +1,7 @@
-// R12 on real brokers: an instance that was stopped (SIGSTOP), was succeeded and goes on again changes nothing
-// any more, says so, and shows no mixture of its own old data and its successor's. The successor is killed
-// before the old one goes on: whatever changes from there on, the old one did.
+// R12 on real brokers: an instance that was stopped (SIGSTOP), was succeeded and goes on again
+// changes nothing any more, says so, and shows no mixture of its own old data and its successor's.
+// The successor is killed before the old one goes on: whatever changes from there on, the old one
+// did.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';

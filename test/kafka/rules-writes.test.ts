@@ -1,5 +1,6 @@
-// R3 and R4 on real brokers: nobody writes to a mirror, by whatever way; and what is acknowledged after the
-// switch is in the log, from S on, once. The shell is always asked directly at its broker.
+// R3 and R4 on real brokers: nobody writes to a mirror, by whatever way; and what is acknowledged
+// after the switch is in the log, from S on, once. The shell is always asked directly at its
+// broker.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { forEachBatch, isControl, openRecords } from '../../protocol/index.ts';
@@ -234,7 +235,8 @@ describe('writes to mirrors and to promoted topics', { timeout: 180_000 }, () =>
     await stage.mirror('retried');
     const [end = 0n] = await stage.caughtUp('retried');
     await stopMirroring(causeway, 'failover', 'retried');
-    // The destination may give the same id to a new producer: the mirrored batches must not make it a repetition.
+    // The destination may give the same id to a new producer: the mirrored batches must not make it
+    // a repetition.
     for (const [index, producer] of [old, await newProducer(atProxy)].entries()) {
       const label = `new ${index}`;
       const writing = { producer, sequence: 0 };
