@@ -2,7 +2,7 @@
 // file. Owns the signals of a serving process. A start that fails is one clear line and exit code
 // 1.
 import type { Command } from 'commander';
-import type { CausewayConfig } from '../config/config.ts';
+import type { CausewayConfig, TlsListenerConfig } from '../config/config.ts';
 import { ConfigError, loadConfig } from '../config/load.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
@@ -28,6 +28,7 @@ async function readConfig(context: CommandContext, file: string): Promise<Causew
 async function reportConfig(context: CommandContext, config: CausewayConfig): Promise<void> {
   const { memoryTerms } = await import('../config/limits.ts');
   const { gateway, storage, admin } = config;
+  if (gateway.tls !== undefined) await checkTls(gateway.tls);
   const ports = `${gateway.brokerPorts.first}-${gateway.brokerPorts.last}`;
   context.print({ valid: true, name: config.name, memory: memoryTerms }, () => {
     const head = block([
@@ -44,6 +45,16 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
     );
     return `${head}\n${memory}`;
   });
+}
+
+/** The files are read as a start would read them. */
+async function checkTls(tls: TlsListenerConfig): Promise<void> {
+  const { checkTlsFiles } = await import('../gateway/listener-tls.ts');
+  try {
+    await checkTlsFiles(tls);
+  } catch (error) {
+    throw new CliError(ExitCode.failed, error instanceof Error ? error.message : String(error));
+  }
 }
 
 /** Serves until a signal or a fault that nobody handled; then the process ends. */

@@ -44,11 +44,7 @@ export class ListenerTls {
 
   /** @throws GatewayError TLS_FILES */
   static async load(options: ListenerTlsOptions): Promise<ListenerTls> {
-    try {
-      return new ListenerTls(options, await load(options.config));
-    } catch (cause) {
-      throw new GatewayError('TLS_FILES', `gateway.tls: ${reasonOf(cause)}`, { cause });
-    }
+    return new ListenerTls(options, await loadAtStart(options.config));
   }
 
   get material(): SecureContextOptions {
@@ -100,6 +96,19 @@ export class ListenerTls {
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** What a start would refuse. @throws GatewayError TLS_FILES */
+export async function checkTlsFiles(config: TlsListenerConfig): Promise<void> {
+  await loadAtStart(config);
+}
+
+async function loadAtStart(config: TlsListenerConfig): Promise<Loaded> {
+  try {
+    return await load(config);
+  } catch (cause) {
+    throw new GatewayError('TLS_FILES', `gateway.tls: ${reasonOf(cause)}`, { cause });
+  }
 }
 
 async function readPem(file: string): Promise<string> {
