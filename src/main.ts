@@ -13,9 +13,10 @@ import { Events } from './observe/events.ts';
 import { Health } from './observe/health.ts';
 import { createLogger, type Logger, logConnection, logEvents } from './observe/log.ts';
 import { createMetrics } from './observe/metrics.ts';
-import { destinationClusterId, inspectDirectory, openStorage } from './startup.ts';
+import { assertAlone, destinationClusterId, inspectDirectory, openStorage } from './startup.ts';
 import { formatExport } from './state/export-file.ts';
 import { openState } from './state/open-state.ts';
+import { StateError } from './state/state.ts';
 import { version } from './version.ts';
 
 /**
@@ -73,6 +74,7 @@ async function openParts(
   opened.add('client of the destination', () => destination.close());
   const clusterId = await destinationClusterId(destination);
   const findings = await inspectDirectory(config, clusterId);
+  await assertAlone(config, { clusterId, acceptLoss, events });
   const state = await openState({
     name: config.name,
     cluster: destination,
@@ -154,11 +156,30 @@ async function usageOf({
   return storage.usage();
 }
 
-function storageCauses({ storage }: Parts): { name: string; cause: string }[] {
+/** Why no link can move, whatever each of them says of itself. */
+function sharedCauses({ storage, state }: Parts): { name: string; cause: string }[] {
+  const causes: { name: string; cause: string }[] = [];
   const { refusal, isFull } = storage;
-  if (refusal !== null) return [{ name: 'storage', cause: refusal.message }];
-  if (!isFull) return [];
-  return [{ name: 'storage', cause: 'free space is below the minimum: fetching has stopped' }];
+  if (refusal !== null) {
+    causes.push({ name: 'storage', cause: refusal.message });
+  } else if (isFull) {
+    const cause = 'free space is below the minimum: fetching has stopped';
+    causes.push({ name: 'storage', cause });
+  }
+  const notOwner = notOwnerBecause(state);
+  if (notOwner !== null) causes.push({ name: 'state', cause: notOwner });
+  return causes;
+}
+
+/** Without the lease nothing is fetched, synced or switched here. */
+function notOwnerBecause({ lease }: Parts['state']): string | null {
+  try {
+    lease.check();
+    return null;
+  } catch (error) {
+    if (error instanceof StateError) return `this instance changes nothing: ${error.message}`;
+    throw error;
+  }
 }
 
 function adminServices(parts: Parts, opened: Opened): AdminServices {
@@ -170,7 +191,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
       { name: 'destination', check: () => checkDestination(parts) },
     ],
     links: service,
-    shared: () => storageCauses(parts),
+    shared: () => sharedCauses(parts),
     now: () => performance.now(),
   });
   const metrics = createMetrics(

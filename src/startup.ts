@@ -1,10 +1,20 @@
 // The steps of a start that need more than a call: the destination's identity, whether the storage
-// directory holds this instance's mirror logs, and the directory's record in the state. Used by
-// main.ts only. Invariant: a directory of somebody else is never written to.
+// directory holds this instance's mirror logs, whether another process has it or our ports, and the
+// directory's record in the state. Used by main.ts only. Invariants: a directory of somebody else is
+// never written to; a start that cannot end well is over before it takes the lease.
 import { readdir, stat } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import path from 'node:path';
+import { DiskError } from '../storage/disk/device.ts';
 import { judgeDirectory, logsDirectoryName } from '../storage/disk/directory-identity.ts';
-import { nodeClock, nodeDisk, type OpenedStorage, openDiskStorage } from '../storage/index.ts';
+import { lockDirectory, lockFileName } from '../storage/disk/directory-lock.ts';
+import {
+  nodeClock,
+  nodeDisk,
+  type OpenedStorage,
+  openDiskStorage,
+  type StorageReport,
+} from '../storage/index.ts';
 import type { Cluster } from './cluster/cluster.ts';
 import type { CausewayConfig } from './config/config.ts';
 import type { Events } from './observe/events.ts';
@@ -70,6 +80,50 @@ export async function inspectDirectory(
     ((await hasEntries(path.join(directory, logsDirectoryName))) ||
       (await exists(path.join(directory, snapshotFileName))));
   return { mirrorStorageExists, snapshotDirectory: directory };
+}
+
+/**
+ * Ends a start by mistake, beside the instance that runs, while that one still has its lease: the
+ * new owner of a state fences the old one for good, and would then have no directory or no port.
+ * @throws StorageError LOCKED, StartError
+ */
+export async function assertAlone(
+  config: CausewayConfig,
+  options: { clusterId: string; acceptLoss: boolean; events: Events },
+): Promise<void> {
+  const { clusterId, acceptLoss, events } = options;
+  const { directory } = config.storage;
+  const expected = { clusterId, instanceName: config.name, directoryId: null };
+  const verdict = await judgeDirectory(nodeDisk, directory, expected);
+  const willBeUsed = verdict.kind !== 'refused' || acceptLoss;
+  if (willBeUsed && (await exists(path.join(directory, lockFileName)))) {
+    await assertUnlocked(directory, events);
+  }
+  const { bind, bootstrapPort } = config.gateway;
+  const gatewayPort = `port ${bootstrapPort} for the bootstrap listener cannot be bound`;
+  await assertFree({ host: bind, port: bootstrapPort }, gatewayPort);
+  const { bind: host, port } = config.admin;
+  await assertFree({ host, port }, 'the admin API cannot be served');
+}
+
+async function assertUnlocked(directory: string, events: Events): Promise<void> {
+  try {
+    const onReport = (report: StorageReport): void => emitStorageReport(events, report);
+    await (await lockDirectory(nodeDisk, directory, onReport)).release();
+  } catch (error) {
+    // A directory that cannot be written is the storage's to report: the service starts without it.
+    if (!(error instanceof DiskError)) throw error;
+  }
+}
+
+function assertFree(address: { host: string; port: number }, otherwise: string): Promise<void> {
+  const server = createServer((socket) => socket.destroy());
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause) => {
+      reject(new StartError(`${otherwise}: ${cause.message}`, { cause }));
+    });
+    server.listen(address, () => server.close(() => resolve()));
+  });
 }
 
 export interface StorageStart {

@@ -130,6 +130,38 @@ describe('operating the proxy', { timeout: 180_000 }, () => {
     }
   });
 
+  test('a second start by mistake does not take the lease from the instance that runs', async () => {
+    const { causeway } = stage;
+    const again = await causeway.cliResult('serve', '--config', causeway.configFile);
+    assert.equal(again.code, 1);
+    assert.match(again.stderr, /^causeway: .* is in use by another process/);
+    const [port] = causeway.bootstrap.split(':').slice(-1);
+    const config = { gateway: { bootstrapPort: Number(port) } };
+    const other = await stage.prepareAnother({ config });
+    assert.match(await failingStart(other), /^causeway: port \d+ .*EADDRINUSE/);
+    assert.doesNotMatch(causeway.logText(), /"event":"lease_lost"/);
+    await causeway.cli('link', 'config', 'set', 'dr', 'consumer.offset.sync.ms=1000');
+  });
+
+  test('R15: an instance that lost its lease does not call its links healthy', async () => {
+    const { causeway } = stage;
+    const copyDirectoryFrom = causeway.storageDirectory;
+    const successor = await stage.prepareAnother({ copyDirectoryFrom });
+    await successor.start();
+    await until('links that are not healthy', async () => {
+      const answer = await fetch(`${causeway.adminUrl}/health/links`);
+      return answer.status === 503 && /not the owner any more/.test(await answer.text());
+    });
+    assert.match(await causeway.cli('status'), /^Healthy: +no/m);
+    assert.equal((await fetch(`${causeway.adminUrl}/health/ready`)).status, 200);
+    await successor.kill9();
+    await causeway.stopProcess();
+    await causeway.start();
+    const isOwner = async (): Promise<boolean> =>
+      (await fetch(`${causeway.adminUrl}/health/links`)).status === 200;
+    await until('the lease again', isOwner);
+  });
+
   test('readiness ends with the destination, never with the source', async () => {
     const { causeway } = stage;
     const ready = async (): Promise<number> =>

@@ -1,13 +1,14 @@
 // What a start finds in its storage directory, and what it does with a directory that is new.
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import type { CausewayConfig } from '../../../src/config/config.ts';
 import { parseConfig } from '../../../src/config/load.ts';
 import { Events } from '../../../src/observe/events.ts';
-import { inspectDirectory, openStorage } from '../../../src/startup.ts';
+import { assertAlone, inspectDirectory, openStorage } from '../../../src/startup.ts';
 import type { StorageRecord } from '../../../src/state/records.ts';
 import type { State, StateChange } from '../../../src/state/state.ts';
 import { formatIdentity, identityFileName } from '../../../storage/disk/directory-identity.ts';
@@ -133,4 +134,37 @@ test('R19: with the loss accepted the directory is adopted and recorded', async 
   assert.equal(storage.refusal, null);
   assert.deepEqual(state.commits, [{ put: { kind: 'storage', directoryId: storage.directoryId } }]);
   await storage.close();
+});
+
+test('a start ends before it takes the lease when the directory or a port is in use', async () => {
+  const free = { host: '127.0.0.1', port: 0 };
+  const withPorts = (bootstrapPort: number, port: number): CausewayConfig => ({
+    ...config,
+    gateway: { ...config.gateway, bind: free.host, bootstrapPort },
+    admin: { ...config.admin, bind: free.host, port },
+  });
+  const options = { clusterId, acceptLoss: false, events: new Events() };
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(free, resolve));
+  try {
+    const address = taken.address();
+    assert.ok(address !== null && typeof address === 'object');
+    await assertAlone(withPorts(0, 0), options);
+    await assert.rejects(
+      assertAlone(withPorts(address.port, 0), options),
+      /^StartError: port \d+ for the bootstrap listener cannot be bound: .*EADDRINUSE/,
+    );
+    await assert.rejects(
+      assertAlone(withPorts(0, address.port), options),
+      /^StartError: the admin API cannot be served: .*EADDRINUSE/,
+    );
+    const running = await start(stateWith(undefined), new Events());
+    const entries = await readdir(directory);
+    await assert.rejects(assertAlone(withPorts(0, 0), options), { code: 'LOCKED' });
+    assert.deepEqual(await readdir(directory), entries);
+    await running.close();
+    await assertAlone(withPorts(0, 0), options);
+  } finally {
+    taken.close();
+  }
 });
