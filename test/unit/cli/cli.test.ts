@@ -196,7 +196,7 @@ test('a promotion is waited for until it is done', async () => {
 });
 
 test('a promotion that falls back is a failure with its reason', async () => {
-  const blocking = [{ code: 'LAG', message: 'Partition 0 is behind.' }];
+  const blocking = [{ code: 'LAG', message: 'Partition 0 is behind.', remedy: 'Wait.' }];
   const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED', blocking });
   services.links.promotionStates = [pending, mirrorStatus('orders', { state: 'ACTIVE' })];
   const outcome = await causeway(['mirror', 'promote', 'orders']);
@@ -228,7 +228,9 @@ test('a failover of a whole link prints the receipt, also later', async () => {
   const { code, out } = await causeway(argv);
   assert.equal(code, 0);
   assert.match(out, /Receipt r-1: failover/);
-  assert.match(out, /orders +0 +91 +100 +10 +1 +2023-/);
+  assert.match(out, /billing +orders +0 +95 +91/);
+  assert.match(out, /one copy/);
+  assert.match(out, /orders +0 +91 +100 +10 +1000 B +2 +1 +2023-/);
   const receipt = await causeway(['receipt', 'show', 'r-1', '-o', 'json']);
   assert.equal(JSON.parse(receipt.out).topics[0].partitions[0].lostRecords, 10);
   assertOneLine(await causeway(['receipt', 'show', 'r-9']), 1, /no receipt r-9/);
@@ -369,6 +371,15 @@ storage: {directory: /d}
   const good = await causeway(['serve', '--config', file, '--check']);
   assert.equal(good.code, 0);
   assert.match(good.out, /Configuration: +valid/);
+  await writeFile(
+    file,
+    `destination: {bootstrap.servers: "k:9092"}
+gateway: {advertise: h, tls: {certificate: /none.crt, key: /none.key}}
+storage: {directory: /d}
+`,
+  );
+  const tls = await causeway(['serve', '--config', file, '--check']);
+  assertOneLine(tls, 1, /gateway\.tls: \/none\.crt cannot be read \(ENOENT\)/);
   await writeFile(file, 'gateway: {advertis: h}\nstorage: {directory: d}\n');
   const bad = await causeway(['serve', '--config', file, '--check']);
   assert.equal(bad.code, 1);
