@@ -3,7 +3,8 @@ import type { Command } from 'commander';
 import type { LinkAnswer, TaskPlanAnswer } from './answers.ts';
 import { action, type CommandContext, collect, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
-import { collectSettings } from './key-values.ts';
+import { collectSettings, parseProperties, readTextFile } from './key-values.ts';
+import { importMm2, Mm2Error } from './mm2-import.ts';
 import { block, seconds, table, time } from './output.ts';
 
 const pathOf = (name: string): string => `/links/${encodeURIComponent(name)}`;
@@ -13,7 +14,27 @@ interface CreateOptions {
   sourceClusterId?: string;
   config: string[];
   configFile?: string;
+  importMm2?: string;
+  mm2Flow?: string;
   validateOnly?: boolean;
+}
+
+/** Settings out of a MirrorMaker 2 file; what differs from it is said on stderr. */
+async function importedSettings(
+  context: CommandContext,
+  options: CreateOptions,
+): Promise<ReadonlyMap<string, string>> {
+  const file = options.importMm2;
+  if (file === undefined) return new Map();
+  const properties = parseProperties(await readTextFile(file, context.io), file);
+  try {
+    const { flow, settings, notes } = importMm2(properties, options.mm2Flow);
+    for (const note of notes) context.io.error(`${file}, ${flow}: ${note}\n`);
+    return settings;
+  } catch (error) {
+    if (!(error instanceof Mm2Error)) throw error;
+    throw new CliError(ExitCode.usage, `${file}: ${error.message}`);
+  }
 }
 
 async function createLink(
@@ -22,7 +43,8 @@ async function createLink(
   options: CreateOptions,
 ): Promise<void> {
   const given = { config: options.config, configFile: options.configFile };
-  const settings = await collectSettings(given, context.io);
+  const imported = await importedSettings(context, options);
+  const settings = new Map([...imported, ...(await collectSettings(given, context.io))]);
   if (options.source !== undefined) settings.set('bootstrap.servers', options.source);
   if (!settings.has('bootstrap.servers')) {
     throw new CliError(ExitCode.usage, 'give the source with --source HOST:PORT[,HOST:PORT...]');
@@ -182,6 +204,8 @@ export function addLinkCommands(program: Command, runner: Runner): void {
     .option('--source-cluster-id <id>', 'refuse a source with another cluster id')
     .option('--config <key=value>', 'a setting; may be given several times', collect, [])
     .option('--config-file <file>', 'settings as key=value lines; - reads standard input')
+    .option('--import-mm2 <file>', 'topics, groups and prefix of a MirrorMaker 2 file')
+    .option('--mm2-flow <flow>', 'which of its flows (A->B), when several are enabled')
     .option('--validate-only', 'check everything, create nothing')
     .action(action(runner, createLink));
   link.command('list').description('all links').action(action(runner, listLinks));

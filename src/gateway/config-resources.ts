@@ -21,8 +21,8 @@ export function isLinkNode(services: GatewayServices, resource: ConfigResource):
 }
 
 /**
- * Configs of mirrors may be changed: until a link has a task that synchronises them, no key is the
-   link's own.
+ * Configs of mirrors may be changed: the link's config task leaves edits alone, and puts back by
+ * itself the keys that always follow the source.
  */
 export function alterationRefusal(
   services: GatewayServices,

@@ -72,8 +72,9 @@ function linkErrorCode(error: LinkError): string {
     case 'INVALID_CONFIG':
       return 'MISCONFIGURATION_ERROR';
     case 'DESTINATION_REFUSED':
-      return /POLICY_VIOLATION/.test(error.message)
-        ? 'POLICY_VIOLATION_ERROR'
+      if (/POLICY_VIOLATION/.test(error.message)) return 'POLICY_VIOLATION_ERROR';
+      return /AUTHORIZATION_FAILED/.test(error.message)
+        ? 'BROKER_AUTHORIZATION_ERROR'
         : 'INVALID_REQUEST_ERROR';
     default:
       return 'INTERNAL_ERROR';

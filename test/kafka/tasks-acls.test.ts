@@ -127,7 +127,7 @@ function writes(): number {
   return (world.sent.get('CreateAcls') ?? 0) + (world.sent.get('DeleteAcls') ?? 0);
 }
 
-test('D11, R16: what the source lost is deleted, idle rounds write nothing, others’ ACLs stay', async () => {
+test('R16: D11: what the source lost is deleted, idle rounds write nothing, others’ ACLs stay', async () => {
   const app = uniqueName('app');
   const topic = uniqueName('t');
   const [first, second, third] = [acl(topic, app), acl(`${topic}-2`, app), acl(topic, app, write)];

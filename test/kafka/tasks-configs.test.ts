@@ -127,7 +127,7 @@ test('D09: what is excluded is excluded at creation and later', async () => {
   assert.equal((await configsOf(world.destination, topic))['segment.bytes'], undefined);
 });
 
-test('D10, R16: min.insync.replicas and edits made here survive, and are shown as such', async () => {
+test('R16: D10: min.insync.replicas and edits made here survive, and are shown as such', async () => {
   const topic = await mirrorOf({ 'retention.ms': '1000000', 'min.insync.replicas': '1' });
   await set(world.destination, topic, { 'min.insync.replicas': '2', 'flush.ms': '5000' });
   await set(world.source, topic, { 'retention.ms': '2000000', 'flush.ms': '7000' });

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { LinkError, TaskStatus } from '../../src/link/service.ts';
+import { createAcls, deleteAcls } from '../../src/tasks/acl-requests.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { createTopic, LinkWorld, produce } from './link-fixture.ts';
@@ -13,7 +14,13 @@ let world: LinkWorld;
 
 before(async () => {
   [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({
+      name: 'source',
+      settings: {
+        'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+        'allow.everyone.if.no.acl.found': 'true',
+      },
+    }),
     startKafkaCluster({ name: 'destination', advertise: 'reachable' }),
   ]);
   world = await new LinkWorld({ source, destination }).open();
@@ -236,4 +243,60 @@ test('D24: new topics are mirrored after every restart, of ours and of the desti
     await appears(name, 10_000);
     await world.caughtUp(name, [1n]);
   }
+});
+
+describe('the verdict on a link', () => {
+  /** Within 15 s, or the test fails. */
+  function verdict(link: string, state: string, error: string): Promise<unknown> {
+    const shown = () => world.service.describeLink(link);
+    return until(
+      `${link} is ${state} ${error}`,
+      () => shown().linkState === state && shown().linkError === error,
+      {
+        deadlineMs: 15_000,
+        describe: () => `${shown().linkState} ${shown().linkError} ${shown().linkErrorMessage}`,
+      },
+    );
+  }
+
+  test('names a right that is missing, and clears when it is granted', async () => {
+    const link = await autoLink();
+    const name = await sourceTopic(`${link}.a`, ['1']);
+    await appears(name);
+    await verdict(link, 'ACTIVE', 'NO_ERROR');
+    // Once somebody has an ACL on a topic, nobody else may use it.
+    const other = {
+      resourceType: 2,
+      resourceName: name,
+      patternType: 3,
+      principal: 'User:other',
+      host: '*',
+      operation: 3,
+      permissionType: 3,
+    };
+    assert.deepEqual(await createAcls(world.source, [other]), [null]);
+    await verdict(link, 'UNAVAILABLE', 'AUTHORIZATION_ERROR');
+    const { linkErrorMessage } = world.service.describeLink(link);
+    assert.match(linkErrorMessage ?? '', /kafka-acls --add --topic .* --operation Read/);
+    assert.deepEqual(await deleteAcls(world.source, [other]), [null]);
+    await verdict(link, 'ACTIVE', 'NO_ERROR');
+  });
+
+  test('names a source that is gone, and every task waits for it', async () => {
+    const link = await autoLink({ 'topic.config.sync.ms': '300' });
+    await verdict(link, 'ACTIVE', 'NO_ERROR');
+    await source.kill9();
+    await verdict(link, 'UNAVAILABLE', 'BOOTSTRAP_TCP_CONNECTION_FAILED_ERROR');
+    const states = world.service
+      .describeLink(link)
+      .tasks.filter(({ state }) => state !== 'NOT_CONFIGURED')
+      .map(({ state }) => state);
+    assert.deepEqual([...new Set(states)], ['LINK_UNAVAILABLE']);
+    await source.restartBroker();
+    await verdict(link, 'ACTIVE', 'NO_ERROR');
+    const seen = task(link).lastSuccessTimeMs;
+    await sourceTopic(`${link}.after`);
+    await appears(`${link}.after`);
+    await until('the task is well', () => task(link).lastSuccessTimeMs > seen);
+  });
 });

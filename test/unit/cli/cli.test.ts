@@ -331,7 +331,6 @@ for (const [argv, word] of wrongUses) {
 
 for (const argv of [
   ['preflight'],
-  ['mirror', 'verify', 'x'],
   ['mirror', 'promote', 'x', '--atomic'],
 ]) {
   test(`a command of later versions is known: causeway ${argv.join(' ')}`, async () => {
@@ -394,4 +393,74 @@ test('the version is that of the package', async () => {
   const { version: published } = JSON.parse(await readFile(manifest, 'utf8'));
   assert.equal(version, published);
   assert.equal((await causeway(['--version'])).out, `${version}\n`);
+});
+
+test('link create takes a MirrorMaker 2 file; own settings win, differences go to stderr', async () => {
+  const file = path.join(directory, 'mm2.properties');
+  await writeFile(
+    file,
+    'A.bootstrap.servers=a:9092\nA->B.enabled=true\nA->B.topics=orders.*\nA->B.topics.exclude=x\n',
+  );
+  const own = ['--config', 'cluster.link.prefix=mine.'];
+  const made = await causeway(['link', 'create', 'mm2', '--import-mm2', file, ...own]);
+  assert.equal(made.code, 0, made.error);
+  assert.match(made.error, /A->B: .*ACLs are not taken over/);
+  const { configs } = services.links.links.get('mm2')?.record ?? {};
+  assert.equal(configs?.['bootstrap.servers'], 'a:9092');
+  assert.equal(configs?.['cluster.link.prefix'], 'mine.');
+  assert.match(configs?.['auto.create.mirror.topics.filters'] ?? '', /"name":"orders"/);
+  const wrong = ['link', 'create', 'no', '--import-mm2', file, '--mm2-flow', 'A->C'];
+  assert.equal((await causeway(wrong)).code, 2);
+});
+
+const verified = {
+  topic: 'orders',
+  partition: 0,
+  start: 5n,
+  end: 90n,
+  next: 40n,
+  batches: 7,
+  bytes: 7000,
+  hash: 'ab'.repeat(32),
+  isDone: false,
+  difference: null,
+};
+
+test('mirror verify goes on step by step, and sums up', async () => {
+  services.links.verifySteps = [
+    verified,
+    { ...verified, start: 40n, next: 90n, hash: 'cd'.repeat(32), isDone: true },
+  ];
+  const answer = await causeway(['-o', 'json', 'mirror', 'verify', 'orders', '--since', '5']);
+  assert.equal(answer.exitCode, 0, answer.stderr);
+  const rows = JSON.parse(answer.stdout) as Record<string, unknown>[];
+  assert.deepEqual(rows, [
+    {
+      ...verified,
+      start: 5,
+      end: 90,
+      next: 90,
+      batches: 14,
+      bytes: 14_000,
+      hash: 'cd'.repeat(32),
+      isDone: true,
+    },
+  ]);
+  const steps = services.links.calls.map(({ argument }) => argument as Record<string, unknown>);
+  assert.deepEqual(
+    steps.map(({ since, from, end, hash }) => ({ since, from, end, hash })),
+    [
+      { since: 5n, from: null, end: null, hash: null },
+      { since: 5n, from: 40n, end: 90n, hash: 'ab'.repeat(32) },
+    ],
+  );
+});
+
+test('mirror verify: exit 3 and the place when something differs', async () => {
+  const difference = { offset: 41n, kind: 'DIFFERENT' as const, message: 'other bytes' };
+  services.links.verifySteps = [{ ...verified, isDone: true, difference }];
+  const answer = await causeway(['mirror', 'verify', 'orders']);
+  assert.equal(answer.exitCode, 3);
+  assert.match(answer.stdout, /DIFFERENT at 41/);
+  assert.match(answer.stdout, /orders-0: other bytes/);
 });

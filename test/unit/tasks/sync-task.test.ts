@@ -196,6 +196,7 @@ test('errors have Cluster Linking’s codes', () => {
     [new LinkError('SOURCE_UNAUTHORIZED', 'x'), 'AUTHORIZATION_ERROR'],
     [refusal('POLICY_VIOLATION: no'), 'POLICY_VIOLATION_ERROR'],
     [refusal('INVALID_REPLICATION_FACTOR'), 'INVALID_REQUEST_ERROR'],
+    [refusal('TOPIC_AUTHORIZATION_FAILED'), 'BROKER_AUTHORIZATION_ERROR'],
     [new ClusterError('AUTHENTICATION', 'x', options), 'AUTHENTICATION_ERROR'],
     [new ClusterError('TIMEOUT', 'x', options), 'INTERNAL_ERROR'],
     [new TypeError('x'), undefined],
