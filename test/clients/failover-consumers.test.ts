@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import type { ReceiptAnswer } from '../../src/cli/answers.ts';
 import { ForeignClientError } from '../helpers/client-process.ts';
 import {
   assertHasRead,
@@ -27,6 +28,7 @@ import {
   startProducer,
 } from '../helpers/foreign-clients.ts';
 import { commitOffsets, waitForSyncedOffsets } from '../helpers/group-commits.ts';
+import type { KafkaVersion } from '../helpers/kafka-jars.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
 import {
   createMirrors,
@@ -48,6 +50,8 @@ const skipped = committedAtSource.reduce((sum, offset) => sum + offset);
 const smallFetches = { 'max.partition.fetch.bytes': '400' };
 /** kafkajs hands out aborted records also when it reads from a broker; it is left out. */
 const readCommittedKinds: readonly ConsumerKind[] = ['java', 'librdkafka', 'franz-go'];
+/** The oldest Java client that brokers are tested with, and the last of its generation. */
+const olderVersions = ['2.8.2', '3.9.2'] as const;
 const lateKinds: readonly ConsumerKind[] = [...readCommittedKinds, 'java-kip848'];
 const transactionalKinds: readonly ProducerKind[] = ['java', 'librdkafka', 'franz-go'];
 
@@ -167,19 +171,6 @@ describe('promotion with a live source and quiet writers', () => {
   });
 });
 
-interface Receipt {
-  readonly topics: readonly {
-    readonly topic: string;
-    readonly partitions: readonly {
-      readonly partition: number;
-      readonly firstEpoch: number;
-      readonly virtualEnd: number | string;
-      readonly nativeEnd: number | string;
-      readonly abortedTransactions: number;
-    }[];
-  }[];
-}
-
 interface Refused {
   readonly producer: ForeignProducer;
   readonly error: unknown;
@@ -197,15 +188,27 @@ describe('failover from a source that is killed under load', () => {
   const deals = 'deals';
   let readers: Map<ConsumerKind, ForeignConsumer>;
   let dealReaders: Map<ConsumerKind, ForeignConsumer>;
+  const older = new Map<KafkaVersion, ForeignConsumer>();
   const refused = new Map<ProducerKind, Refused>();
   const acknowledged = new Map<string, Acknowledged>();
   const transactional = new Map<ProducerKind, Refused>();
   const rewritten = new Map<ProducerKind, Acknowledged>();
-  let receipt: Receipt;
+  let receipt: ReceiptAnswer;
   let mirrorEnds: number[];
   let dealEnds: number[];
   let log: LogRecord[];
   let dealLog: LogRecord[];
+
+  async function startOlderReaders(): Promise<void> {
+    if (skips.get('java') !== false) return;
+    const options = { bootstrap: clusters.causeway.bootstrap, topic: deals } as const;
+    const isolation = 'read_committed';
+    for (const javaVersion of olderVersions) {
+      const group = `older-${javaVersion}`;
+      const consumer = await startConsumer('java', { ...options, isolation, group, javaVersion });
+      older.set(javaVersion, keep(consumer));
+    }
+  }
 
   /** Committed, aborted, left open; and records after the open one, which must not be lost. */
   async function writeDeals(): Promise<void> {
@@ -314,15 +317,17 @@ describe('failover from a source that is killed under load', () => {
       startReaders(deals, { kinds: readCommittedKinds, isolation: 'read_committed' }),
       refuseProducers(),
       refuseTransactions(),
+      startOlderReaders(),
     ]);
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(100 - skipped)));
     await Promise.all([...dealReaders.values()].map((reader) => reader.waitForCount(10)));
+    await Promise.all([...older.values()].map((reader) => reader.waitForCount(20)));
     // Its leader epochs rise, so that those of the destination, which begin at 0, would go back.
     await clusters.source.restartBroker();
     await killUnderLoad();
     await waitForKafkajs();
     const failover = ['mirror', 'failover', topic, deals, '--yes'];
-    ({ receipt } = await clusters.causeway.cliJson<{ receipt: Receipt }>(...failover));
+    ({ receipt } = await clusters.causeway.cliJson<{ receipt: ReceiptAnswer }>(...failover));
     mirrorEnds = await partitionEnds(clusters.causeway, topic, partitions);
     dealEnds = await partitionEnds(clusters.causeway, deals, partitions);
     await Promise.all(
@@ -348,7 +353,7 @@ describe('failover from a source that is killed under load', () => {
     }
   }
 
-  function sidesOf(name: string): Receipt['topics'][number]['partitions'] {
+  function sidesOf(name: string): ReceiptAnswer['topics'][number]['partitions'] {
     const found = receipt.topics.find((one) => one.topic === name);
     assert.ok(found !== undefined, `${name} is not in the receipt`);
     return found.partitions;
@@ -432,6 +437,14 @@ describe('failover from a source that is killed under load', () => {
     await forEachKind(t, { kinds: readCommittedKinds, skips }, (kind) =>
       assertHasRead(found(dealReaders, kind), dealLog, committedAtSource),
     );
+  });
+
+  test('R6, R7, R8: Java consumers of older versions read on', async (t) => {
+    for (const version of olderVersions) {
+      await t.test(version, { skip: skips.get('java') ?? false }, () =>
+        assertHasRead(found(older, version), dealLog, []),
+      );
+    }
   });
 
   test('R3, R4: producers refused on the mirror write after the failover, not restarted', async (t) => {
