@@ -204,8 +204,9 @@ export class BrokerConnection {
   /** Requests that come meanwhile wait; those under way are answered first. */
   #authenticateAgain(): void {
     if (this.#authenticating || this.#closedBy) return;
-    const { connectTimeoutMs } = this.#options.limits;
-    this.#authenticating = this.#authenticate(() => connectTimeoutMs)
+    // Not as short as at the start: the answers to earlier requests come first.
+    const { requestTimeoutMs } = this.#options.limits;
+    this.#authenticating = this.#authenticate(() => requestTimeoutMs)
       .catch((error) => this.#close(this.#asClusterError(error)))
       .finally(() => {
         this.#authenticating = undefined;
