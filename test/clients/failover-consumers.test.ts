@@ -46,7 +46,7 @@ import { until } from '../helpers/wait.ts';
 const partitions = 2;
 const committedAtSource = [3, 2];
 const skipped = committedAtSource.reduce((sum, offset) => sum + offset);
-/** For Java and librdkafka: so little that markers and the records before them come in answers of their own. */
+/** For Java and librdkafka: so little that markers come in answers of their own. */
 const smallFetches = { 'max.partition.fetch.bytes': '400' };
 /** kafkajs hands out aborted records also when it reads from a broker; it is left out. */
 const readCommittedKinds: readonly ConsumerKind[] = ['java', 'librdkafka', 'franz-go'];
