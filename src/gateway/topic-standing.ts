@@ -3,6 +3,7 @@
 // directory is settled (design §3: not knowing never means ordinary).
 import { zeroUuid } from '../../protocol/bytes/uuid.ts';
 import type { NativeExtent } from '../timeline/timeline.ts';
+import { pendingById } from './pending-ids.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
 
 export type TopicStanding =
@@ -22,7 +23,8 @@ export function topicStanding(
   const { name, topicId } = topic;
   const hasId = topicId !== undefined && topicId !== zeroUuid;
   const view =
-    (hasId ? directory.byId(topicId) : undefined) ?? (name ? directory.byName(name) : undefined);
+    (hasId ? (directory.byId(topicId) ?? pendingById(directory, topicId)) : undefined) ??
+    (name ? directory.byName(name) : undefined);
   if (view === undefined) return directory.isSettled ? ordinary : unsettled;
   // Another id under the same name is another topic. While only our intent is committed no id is
   // known.

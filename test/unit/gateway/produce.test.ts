@@ -19,8 +19,10 @@ import {
   produceResponseCodec,
 } from '../../../protocol/generated/produce-response.ts';
 import { decodeRequestHeader, encodeRequestFrame, Reader } from '../../../protocol/index.ts';
+import { AdvertisedEpochs } from '../../../src/gateway/advertised-epochs.ts';
 import type { Disposition } from '../../../src/gateway/handler.ts';
 import { createProduceHandler } from '../../../src/gateway/handlers/produce.ts';
+import { presentLeaders } from '../../../src/gateway/leader-presentation.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
@@ -121,6 +123,22 @@ test('R3: a mirror is read-only at every node and version, and the sentence says
       assert.deepEqual(produced(session), []);
     }
   }
+});
+
+test('R3: a mirror being made is refused by the id that metadata told before it was committed', async () => {
+  const epochs = new AdvertisedEpochs();
+  const intent: TopicFixture = { ...mirror, topicId: null };
+  const session = sessionWith([intent]);
+  const told = { name: 'orders', topicId: ordersId, partitions: [] };
+  presentLeaders(session.services, epochs, told);
+  assert.equal(firstOf(await produce(session, ['orders'])).errorCode, 44);
+  assert.deepEqual(produced(session), []);
+  const ordinary = { name: 'plain', topicId: otherId, partitions: [] };
+  presentLeaders(session.services, epochs, ordinary);
+  assert.equal(firstOf(await produce(session, ['plain'])).baseOffset, 11n);
+  // Made at last, but under another id: the one that was told is somebody else's topic.
+  session.directory.put({ ...mirror, topicId: 'AAAAAAAAAAAAAAAAAAAABw' });
+  assert.equal(firstOf(await produce(session, ['orders'])).baseOffset, 11n);
 });
 
 test('who may not write is told that, not that it is a mirror', async () => {
