@@ -14,6 +14,7 @@ export type { MessageCodec } from './codec.ts';
 export { crc32c, crc32cIsNative } from './crc32c.ts';
 export * from './error-codes.ts';
 export { ProtocolError, type ProtocolErrorCode, protocolErrorCodes } from './errors.ts';
+export * from './field-audit.ts';
 export * from './frame-scanner.ts';
 export type { MessageName } from './generated/loaders.ts';
 export * from './headers.ts';

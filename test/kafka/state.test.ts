@@ -4,7 +4,6 @@
 // broker and drops answers to EndTxn.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { connect as connectSocket, createServer, type Server, type Socket } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -44,6 +43,7 @@ import { exportState, importState } from '../../src/state/transfer.ts';
 import { virtualEpoch, virtualOffset } from '../../src/timeline/offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
+import { EndTxnRelay, endTxnKey } from './end-txn-relay.ts';
 
 const clock = { now: () => performance.now(), wallMs: () => Date.now() };
 
@@ -91,73 +91,13 @@ function owned(state: State): Promise<unknown> {
   return until('ownership', () => state.lease.isValid(), { deadlineMs: 15_000, intervalMs: 5 });
 }
 
-const endTxnKey = 26;
-
-/**
- * A relay to one port that can drop answers to EndTxn, together with the connection, as a bad line
- * does.
- */
-class Relay {
-  dropsLeft = 0;
-  droppedCount = 0;
-  readonly #sockets = new Set<Socket>();
-  readonly #server: Server;
-  readonly #port: number;
-
-  constructor(port: number) {
-    this.#port = port;
-    this.#server = createServer((client) => this.#accept(client));
-  }
-
-  async listen(): Promise<number> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('the relay has no port');
-    return address.port;
-  }
-
-  /** As if the process behind it had been killed. */
-  cut(): void {
-    this.#server.close();
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #accept(client: Socket): void {
-    const broker = connectSocket(this.#port, '127.0.0.1');
-    let isEndTxn = false;
-    for (const socket of [client, broker]) {
-      this.#sockets.add(socket);
-      socket.on('error', () => socket.destroy());
-      socket.on('close', () => {
-        client.destroy();
-        broker.destroy();
-        this.#sockets.delete(socket);
-      });
-    }
-    // Our client writes whole requests, one at a time on this lane: a chunk begins with a frame.
-    client.on('data', (chunk) => {
-      isEndTxn = chunk.length > 6 && chunk.readInt16BE(4) === endTxnKey;
-      broker.write(chunk);
-    });
-    broker.on('data', (chunk) => {
-      if (isEndTxn && this.dropsLeft > 0) {
-        this.dropsLeft--;
-        this.droppedCount++;
-        client.destroy();
-        return;
-      }
-      client.write(chunk);
-    });
-  }
-}
-
 describe('the state topic', () => {
   let kafka: KafkaCluster;
   let directory: string;
   let admin: Cluster;
   const clusters: Cluster[] = [];
   const states: State[] = [];
-  const relays: Relay[] = [];
+  const relays: EndTxnRelay[] = [];
 
   before(async () => {
     kafka = await startKafkaCluster({ name: 'state' });
@@ -185,8 +125,8 @@ describe('the state topic', () => {
     return cluster;
   }
 
-  async function newRelay(): Promise<{ relay: Relay; cluster: Cluster }> {
-    const relay = new Relay(kafka.brokers[0]?.port ?? 0);
+  async function newRelay(): Promise<{ relay: EndTxnRelay; cluster: Cluster }> {
+    const relay = new EndTxnRelay(kafka.brokers[0]?.port ?? 0);
     relays.push(relay);
     return { relay, cluster: newCluster(await relay.listen()) };
   }

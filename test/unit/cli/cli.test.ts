@@ -10,6 +10,7 @@ import type { CliIo } from '../../../src/cli/io.ts';
 import { runWith } from '../../../src/cli/main.ts';
 import { LinkError } from '../../../src/link/service.ts';
 import { version } from '../../../src/version.ts';
+import { rootDirectory } from '../../helpers/repository.ts';
 import {
   type FakeServices,
   fakeServices,
@@ -329,15 +330,49 @@ for (const [argv, word] of wrongUses) {
   });
 }
 
-for (const argv of [
-  ['preflight'],
-  ['mirror', 'promote', 'x', '--atomic'],
-]) {
-  test(`a command of later versions is known: causeway ${argv.join(' ')}`, async () => {
-    assertOneLine(await causeway(argv), 1, /is not in this version/);
-    assert.equal(services.links.calls.length, 0);
+test('a command of later versions is known: causeway preflight', async () => {
+  assertOneLine(await causeway(['preflight']), 1, /is not in this version/);
+  assert.equal(services.links.calls.length, 0);
+});
+
+test('all or none, adopt and discard are said to the proxy', async () => {
+  services.links.promotionStates = [mirrorStatus('orders', { state: 'STOPPED' })];
+  assert.equal((await causeway(['mirror', 'promote', 'orders', '--atomic'])).code, 0);
+  assert.equal(sent().atomic, true);
+  assert.equal((await causeway(['mirror', 'failover', 'orders', '--adopt'])).code, 0);
+  assert.equal(sent().written, 'adopt');
+  assert.equal((await causeway(['mirror', 'failover', 'orders', '--discard'])).code, 0);
+  assert.equal(sent().written, 'discard');
+  const both = await causeway(['mirror', 'failover', 'orders', '--adopt', '--discard']);
+  assertOneLine(both, 2, /not both/);
+});
+
+test('a failover asks when the source answers, and a script has to say --yes', async () => {
+  const status = linkStatus('dr', {
+    topicNames: ['orders'],
+    lastContactTimeMs: Date.now() - 2_000,
   });
-}
+  services.links.links.set('dr', status);
+  const refused = await causeway(['mirror', 'failover', 'orders']);
+  assertOneLine(refused, 2, /the source answers: dr \(2 s ago\); promote would lose nothing/);
+  assert.equal(services.links.calls.length, 0);
+  assert.equal((await causeway(['mirror', 'failover', 'orders', '--dry-run'])).code, 0);
+  const no = await causeway(['mirror', 'failover', 'orders'], { answers: ['n'] });
+  assertOneLine(no, 1, /nothing was done/);
+  assert.equal((await causeway(['mirror', 'failover', 'orders', '--yes'])).code, 0);
+});
+
+test('the tail of a switched topic goes to a new file, whole or not at all', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
+  const file = path.join(directory, 'tail.jsonl');
+  const argv = ['mirror', 'export-tail', 'orders', '--to', file];
+  const { code, out } = await causeway(argv);
+  assert.equal(code, 0);
+  assert.match(out, /3 lines of orders/);
+  const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
+  assert.equal(JSON.parse(lines[2] ?? '').offset, 93);
+  assertOneLine(await causeway(argv), 1, /is there already/);
+});
 
 test('exit 1: a refusal keeps its reason, without secrets', async () => {
   const message = 'Bad setting sasl.jaas.config=x password="hunter2";';
@@ -389,7 +424,7 @@ storage: {directory: /d}
 });
 
 test('the version is that of the package', async () => {
-  const manifest = new URL('../../../package.json', import.meta.url);
+  const manifest = path.join(rootDirectory, 'package.json');
   const { version: published } = JSON.parse(await readFile(manifest, 'utf8'));
   assert.equal(version, published);
   assert.equal((await causeway(['--version'])).out, `${version}\n`);
@@ -432,8 +467,8 @@ test('mirror verify goes on step by step, and sums up', async () => {
     { ...verified, start: 40n, next: 90n, hash: 'cd'.repeat(32), isDone: true },
   ];
   const answer = await causeway(['-o', 'json', 'mirror', 'verify', 'orders', '--since', '5']);
-  assert.equal(answer.exitCode, 0, answer.stderr);
-  const rows = JSON.parse(answer.stdout) as Record<string, unknown>[];
+  assert.equal(answer.code, 0, answer.error);
+  const rows = JSON.parse(answer.out) as Record<string, unknown>[];
   assert.deepEqual(rows, [
     {
       ...verified,
@@ -460,7 +495,7 @@ test('mirror verify: exit 3 and the place when something differs', async () => {
   const difference = { offset: 41n, kind: 'DIFFERENT' as const, message: 'other bytes' };
   services.links.verifySteps = [{ ...verified, isDone: true, difference }];
   const answer = await causeway(['mirror', 'verify', 'orders']);
-  assert.equal(answer.exitCode, 3);
-  assert.match(answer.stdout, /DIFFERENT at 41/);
-  assert.match(answer.stdout, /orders-0: other bytes/);
+  assert.equal(answer.code, 3);
+  assert.match(answer.out, /DIFFERENT at 41/);
+  assert.match(answer.out, /orders-0: other bytes/);
 });

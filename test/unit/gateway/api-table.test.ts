@@ -5,11 +5,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fieldFacts } from '../../../protocol/generated/field-facts.ts';
 import { ApiKey, apis } from '../../../protocol/index.ts';
-import { auditedFields } from '../../../src/gateway/address-audit.ts';
 import { apiTable, cappedOnPurpose } from '../../../src/gateway/api-table.ts';
 import { createHandlers } from '../../../src/gateway/handler-table.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { advertisedRange, Router } from '../../../src/gateway/router.ts';
+import { auditedFields } from './audited-fields.ts';
 
 test('every API key of this Kafka release was reviewed, and no other is in the table', () => {
   assert.deepEqual(
