@@ -147,6 +147,9 @@ export class AclSync implements TaskWork {
   async #record(owned: ReadonlyMap<string, Acl>): Promise<void> {
     const before = aclMap(this.#owned());
     if (before.size === owned.size && [...owned.keys()].every((key) => before.has(key))) return;
+    if (!this.#context.state.view.links.has(this.#link.name)) {
+      throw new TaskError('LINK_NOT_FOUND_ERROR', 'the link has been deleted');
+    }
     const acls = [...owned].sort(([left], [right]) => (left < right ? -1 : 1));
     const put = {
       kind: 'link-acls',

@@ -1,5 +1,5 @@
-// IncrementalAlterConfigs: our own topics and the link node are refused (config-resources.ts); the
-// rest goes on.
+// IncrementalAlterConfigs: our own topics, the link node and, of mirrors, keys that always follow the
+// source are refused (config-resources.ts); the rest goes on.
 import {
   type AlterConfigsResource,
   type IncrementalAlterConfigsRequest,
@@ -11,7 +11,7 @@ import {
   type IncrementalAlterConfigsResponse,
   incrementalAlterConfigsResponseCodec,
 } from '../../../protocol/generated/incremental-alter-configs-response.ts';
-import { alterationRefusal } from '../config-resources.ts';
+import { alterationRefusal, syncedKeyRefusal } from '../config-resources.ts';
 import type { Handler } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
@@ -27,9 +27,12 @@ export function createIncrementalAlterConfigsHandler(ownTopics: OwnTopics): Hand
     response: incrementalAlterConfigsResponseCodec,
     entries: ({ resources }) => resources,
     keeping: (request, resources) => ({ ...request, resources }),
-    answered: ({ resourceType, resourceName }, { session }) => {
+    answered: ({ resourceType, resourceName, configs }, { session }) => {
       const resource = { resourceType, resourceName };
-      const refused = alterationRefusal(session.services, ownTopics, resource);
+      const keys = configs.map(({ name }) => name);
+      const refused =
+        alterationRefusal(session.services, ownTopics, resource) ??
+        syncedKeyRefusal(session.services, resource, keys);
       return refused && createAlterConfigsResourceResponse({ ...resource, ...refused });
     },
     results: ({ responses }) => responses,
