@@ -3,6 +3,7 @@
 // stopped has no feed that can append, and its lag is remembered over stops.
 import type { TopicInfo } from '../cluster/cluster.ts';
 import type { LinkClock } from './context.ts';
+import { watchDamage } from './damage-repair.ts';
 import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
 import { LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
@@ -67,6 +68,7 @@ export class LinkFeeds {
         lag,
         clock: this.#clock,
       });
+      feed.endRepairs = watchDamage(feed, this.#link);
       feeds.push(feed);
       isNew = true;
     }

@@ -33,6 +33,8 @@ export class PartitionFeed {
   #isStopped = false;
   #busy: Promise<void> = Promise.resolve();
   readonly #unsubscribe: () => void;
+  /** Ends what was begun for the feed beside its fetching. */
+  endRepairs: () => void = () => undefined;
 
   constructor(parts: {
     topic: string;
@@ -113,6 +115,7 @@ export class PartitionFeed {
 
   async stop(): Promise<void> {
     this.#isStopped = true;
+    this.endRepairs();
     await this.#busy;
     this.#unsubscribe();
   }

@@ -103,6 +103,8 @@ export interface PeekedPartition extends LeaderPartition {
   readonly topicId: string;
   readonly offset: bigint;
   readonly bytesMax: number;
+  /** A connection of its own, so that others do not wait. */
+  readonly lane?: string;
 }
 
 /** One plain Fetch of one partition, outside of any session: its error code and records. */
@@ -130,7 +132,10 @@ export async function fetchOnce(
         }),
       ],
     },
-    wanted.topicId === zeroUuid ? { versionMax: fetchTopicIdsFrom - 1 } : {},
+    {
+      ...(wanted.topicId === zeroUuid ? { versionMax: fetchTopicIdsFrom - 1 } : {}),
+      ...(wanted.lane === undefined ? {} : { lane: wanted.lane }),
+    },
   );
   const data = response.responses[0]?.partitions[0];
   const errorCode =

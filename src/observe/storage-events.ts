@@ -54,6 +54,36 @@ function describe(report: StorageReport): Saying {
         `Loss was accepted: ${logName(report.id)} goes on at ${report.end}: ${report.reason}.`,
         { ...logFields(report.id), logStart: String(report.logStart), end: String(report.end) },
       );
+    case 'index-rebuilt':
+      return said(
+        'warn',
+        'storage_index_rebuilt',
+        `An index of ${logName(report.id)} was made again: ${report.reason}.`,
+        logFields(report.id),
+      );
+    case 'index-unwritten':
+      return said(
+        'warn',
+        'storage_index_unwritten',
+        `Index files of ${logName(report.id)} were not written: ${reason(report.error)}. ` +
+          'The log goes on; its next start takes longer.',
+        logFields(report.id),
+      );
+    case 'damage-found':
+      return said(
+        'error',
+        'storage_damage_found',
+        `${logName(report.id)} is damaged at offsets [${report.from}, ${report.to}), ` +
+          `which are not served: ${report.reason}.`,
+        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
+      );
+    case 'damage-repaired':
+      return said(
+        'info',
+        'storage_damage_repaired',
+        `${logName(report.id)} is whole again at offsets [${report.from}, ${report.to}).`,
+        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
+      );
     case 'log-failed':
       return said(
         'error',

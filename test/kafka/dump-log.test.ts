@@ -35,6 +35,28 @@ function parseBatches(dump: string): DumpedBatch[] {
     });
 }
 
+/** The tool looks up every index entry in the segment, and complains of those that do not fit. */
+async function assertIndexesVerify(logDirectory: string): Promise<void> {
+  const names = await readdir(logDirectory);
+  for (const suffix of ['.index', '.timeindex', '.txnindex']) {
+    const files = names.filter((name) => name.endsWith(suffix)).sort();
+    assert.ok(files.length > 0, `${suffix} files`);
+    const paths = files.map((name) => path.join(logDirectory, name)).join(',');
+    const { stdout, stderr } = await javaTool(null, 'kafka-dump-log', ['--files', paths]);
+    assert.doesNotMatch(
+      `${stdout}${stderr}`,
+      /mismatch|corrupt|not found|out of order|error|exception/i,
+      suffix,
+    );
+    const entries: Record<string, RegExp> = {
+      '.index': /^offset: \d+ position: \d+$/m,
+      '.timeindex': /^timestamp: \d+ offset: \d+$/m,
+      '.txnindex': /producerId: 77/,
+    };
+    assert.match(stdout, entries[suffix] ?? /^$/, suffix);
+  }
+}
+
 test('R1: kafka-dump-log verifies written segments, gaps and ABORT batches included', async () => {
   const directory = await mkdtemp(path.join(tmpdir(), 'causeway-dump-log-'));
   try {
@@ -46,6 +68,7 @@ test('R1: kafka-dump-log verifies written segments, gaps and ABORT batches inclu
       instanceName: 'causeway',
       expectedDirectoryId: null,
       segmentBytesMax: 4000,
+      indexInterval: { activeBytes: 300, sealedBytes: 600 },
       minFree: { kind: 'bytes', value: 0 },
     });
     const log = await storage.create(logId, 10n);
@@ -54,7 +77,7 @@ test('R1: kafka-dump-log verifies written segments, gaps and ABORT batches inclu
       const epoch = Number(round / 5n);
       await log.append(
         Buffer.concat([
-          dataBatch(base, { records: 3, epoch, valueBytes: 100 }),
+          dataBatch(base, { records: 3, epoch, valueBytes: 100, timestamp: 1000n + base }),
           dataBatch(base + 5n, { records: 2, epoch, producerId: 77n }),
           marker(base + 7n, {
             producerId: 77n,
@@ -95,6 +118,7 @@ test('R1: kafka-dump-log verifies written segments, gaps and ABORT batches inclu
     );
     assert.doesNotMatch(`${stdout}${stderr}`, /invalid bytes|mismatch|corrupt|isvalid: false/i);
     assert.match(stdout, /endTxnMarker: ABORT/);
+    await assertIndexesVerify(logDirectory);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

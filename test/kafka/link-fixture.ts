@@ -51,8 +51,15 @@ import { type LinkLimits, systemClock } from '../../src/link/context.ts';
 import type { LinkService, MirrorStatus } from '../../src/link/service.ts';
 import { type StartedLinks, startLinks } from '../../src/link/start.ts';
 import { Events } from '../../src/observe/events.ts';
+import { emitStorageReport } from '../../src/observe/storage-events.ts';
 import { type OpenedState, openState } from '../../src/state/open-state.ts';
-import { nodeClock, nodeDisk, type OpenedStorage, openDiskStorage } from '../../storage/index.ts';
+import {
+  type DiskStorageOptions,
+  nodeClock,
+  nodeDisk,
+  type OpenedStorage,
+  openDiskStorage,
+} from '../../storage/index.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { GiveUp, uniqueName, until } from '../helpers/wait.ts';
@@ -66,6 +73,7 @@ export class LinkWorld {
   readonly sourceKafka: KafkaCluster;
   readonly destinationKafka: KafkaCluster;
   readonly #limits: Partial<LinkLimits>;
+  readonly #storageOptions: Partial<DiskStorageOptions>;
   /** Requests sent to the destination, by name of the API. */
   readonly sent = new Map<string, number>();
   #directory = '';
@@ -78,10 +86,12 @@ export class LinkWorld {
     source: KafkaCluster;
     destination: KafkaCluster;
     limits?: Partial<LinkLimits>;
+    storage?: Partial<DiskStorageOptions>;
   }) {
     this.sourceKafka = parts.source;
     this.destinationKafka = parts.destination;
     this.#limits = parts.limits ?? {};
+    this.#storageOptions = parts.storage ?? {};
     this.source = openCluster(parts.source);
     this.destination = openCluster(parts.destination);
   }
@@ -89,6 +99,13 @@ export class LinkWorld {
   get state(): OpenedState {
     assert.ok(this.#state, 'open');
     return this.#state;
+  }
+
+  /** Where the files of a mirror log are. */
+  logDirectory(topic: string, partition: number): string {
+    const topicId = this.directory.byName(topic)?.topicId;
+    assert.ok(topicId, `${topic} has an id`);
+    return path.join(this.#directory, 'storage', 'logs', `${topicId}-${partition}`);
   }
 
   get service(): LinkService {
@@ -125,6 +142,8 @@ export class LinkWorld {
       clusterId,
       instanceName: this.name,
       expectedDirectoryId: this.state.view.storage?.directoryId ?? null,
+      onReport: (report) => emitStorageReport(this.events, report),
+      ...this.#storageOptions,
     });
     const { directoryId } = this.#storage;
     if (this.state.view.storage?.directoryId !== directoryId) {
