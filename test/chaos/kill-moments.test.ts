@@ -14,7 +14,7 @@ test('R11, R1, R4: kill -9 of the proxy at random moments loses nothing and swit
   const stage = await startStage();
   try {
     const story = new KillStory(stage, random);
-    await story.round('failover', ['mirroring', 'switching']);
+    await story.round('failover', ['mirroring', 'aborting']);
     await story.round('promote', ['creating', 'switching', 'writing']);
     assert.equal(story.killsCount, 5);
   } finally {

@@ -6,6 +6,8 @@
 // failure names it; timing is the machine's own.
 
 import assert from 'node:assert/strict';
+import { readdirSync, statSync } from 'node:fs';
+import path from 'node:path';
 import { isControl, readBatchHeader, readControlType } from '../../protocol/index.ts';
 import { ClusterError } from '../../src/cluster/cluster.ts';
 import { compareTopic, type LinkedStage, offsets } from '../helpers/linked-stage.ts';
@@ -22,7 +24,8 @@ import {
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { until } from '../helpers/wait.ts';
 
-export type Moment = 'creating' | 'mirroring' | 'switching' | 'writing';
+/** `aborting`: as soon as ABORT batches are in the mirror logs, most likely before the switch is committed. */
+export type Moment = 'creating' | 'mirroring' | 'switching' | 'aborting' | 'writing';
 export type Verb = 'promote' | 'failover';
 
 const partitionsCount = 3;
@@ -97,6 +100,11 @@ export class KillStory {
       await this.#stage.caughtUp(topic);
       // A promotion needs writers that have stopped; a failover does not wait for them.
       if (verb === 'promote') await load.stop();
+      if (verb === 'failover' && moments.includes('aborting')) {
+        await load.stop();
+        await this.#stage.caughtUp(topic);
+        await this.#killAtAborts(topic);
+      }
       await this.#switch(topic, verb, moments.includes('switching'));
     } finally {
       await load.stop();
@@ -153,11 +161,7 @@ export class KillStory {
 
   async #switch(topic: string, verb: Verb, isKilled: boolean): Promise<void> {
     const { causeway } = this.#stage;
-    if (isKilled) {
-      await this.#killDuring(verb === 'promote' ? 1_500 : 300, () =>
-        command(causeway, verb, topic),
-      );
-    }
+    if (isKilled) await this.#killSwitch(topic, verb);
     let last: unknown;
     await until(
       `${topic} STOPPED by ${verb}`,
@@ -174,6 +178,40 @@ export class KillStory {
     const [receipt = []] = receipts;
     assert.equal(receipts.length, 1, `${topic} has one receipt; ${this.#random.describe()}`);
     this.#switched.set(topic, receipt);
+  }
+
+  /** Anywhere from before the command arrives to after it; a promotion mostly while it is draining. */
+  async #killSwitch(topic: string, verb: Verb): Promise<void> {
+    const { causeway } = this.#stage;
+    const isDraining = verb === 'promote' && this.#random.below(4) > 0;
+    if (!isDraining) return this.#killDuring(300, () => command(causeway, verb, topic));
+    const { error } = await command(causeway, verb, topic);
+    assert.equal(error, null, `${verb} of ${topic}; ${this.#random.describe()}`);
+    return this.#killDuring(300);
+  }
+
+  /** Nothing else makes the logs grow now, so their growth is the sign. */
+  async #killAtAborts(topic: string): Promise<void> {
+    const { causeway } = this.#stage;
+    const { topicId } = await mirrorView(causeway, topic);
+    const directory = path.join(causeway.storageDirectory, 'logs');
+    const sizeOf = (): number => {
+      let bytes = 0;
+      for (const name of readdirSync(directory).filter((one) => one.startsWith(topicId))) {
+        for (const file of readdirSync(path.join(directory, name))) {
+          if (file.endsWith('.log')) bytes += statSync(path.join(directory, name, file)).size;
+        }
+      }
+      return bytes;
+    };
+    const before = sizeOf();
+    const outcome = command(causeway, 'failover', topic).catch((error: unknown) => error);
+    await until('ABORT batches in the logs', () => sizeOf() > before, { intervalMs: 0 });
+    process.kill(causeway.pid, 'SIGKILL');
+    await causeway.kill9();
+    this.killsCount++;
+    await outcome;
+    await causeway.start();
   }
 
   /** Below S the copy is the source's, batch for batch; a promotion lost nothing that was acknowledged. */

@@ -7,7 +7,7 @@ import { startStage } from '../helpers/linked-stage.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 
 const killsMin = 20;
-const moments: readonly Moment[] = ['creating', 'mirroring', 'switching', 'writing'];
+const moments: readonly Moment[] = ['creating', 'mirroring', 'switching', 'aborting', 'writing'];
 
 test('R11, R1, R4: kill -9 of the proxy, twenty times and more, loses nothing and switches a timeline once', {
   timeout: 3_600_000,
