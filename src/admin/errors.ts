@@ -44,6 +44,7 @@ const linkErrors: Readonly<Record<LinkErrorCode, Codes>> = {
   INVALID_CONFIG: rejected,
   INVALID_NAME: [400, 400],
   ILLEGAL_STATE: rejected,
+  ATOMIC_REFUSED: rejected,
   NOT_OWNER: retriable,
   DESTINATION_REFUSED: rejected,
   STATE_UNAVAILABLE: retriable,

@@ -1,8 +1,10 @@
 // Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole
 // of a mirror's status, commands over topics of any link with a deadline, cancel, groups, status,
 // state export.
+import { Readable } from 'node:stream';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { isSensitiveSetting } from '../config/client-settings.ts';
+import type { TailLine } from '../link/export-tail.ts';
 import type {
   LinkStatus,
   MirrorCommand,
@@ -12,6 +14,7 @@ import type {
 import { scrubSecrets } from '../observe/scrub.ts';
 import { RequestError } from './errors.ts';
 import { waitForEvents } from './event-wait.ts';
+import { toJson } from './json.ts';
 import { missingLink } from './present.ts';
 import { actorOf } from './request.ts';
 import { stateFilter } from './routes-mirrors.ts';
@@ -180,6 +183,19 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
   );
 };
 
+async function* tailText(
+  first: IteratorResult<TailLine>,
+  rest: AsyncIterator<TailLine>,
+): AsyncGenerator<string> {
+  for (let line = first; line.done !== true; line = await rest.next()) {
+    yield `${toJson(line.value)}\n`;
+  }
+}
+
+function offsetOf(value: number | string | null | undefined): bigint | null {
+  return value === null || value === undefined ? null : BigInt(value);
+}
+
 const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
   const { links } = services;
   app.get(
@@ -209,6 +225,48 @@ const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
       },
     },
     async (request) => links.describeMirror(request.params.topic),
+  );
+
+  app.get(
+    '/mirrors/:topic/tail',
+    {
+      schema: {
+        summary: 'What the source has of a switched topic and the topic has not; JSON lines',
+        operationId: 'exportTail',
+        params: schemas.ownTopicParams,
+      },
+    },
+    async (request, reply) => {
+      const lines = (await links.exportTail(request.params.topic))[Symbol.asyncIterator]();
+      // What goes wrong before the first line is an answer like any other.
+      const first = await lines.next();
+      return reply.type('application/x-ndjson').send(Readable.from(tailText(first, lines)));
+    },
+  );
+
+  app.post(
+    '/mirrors/:topic/verify',
+    {
+      schema: {
+        summary: 'Compare a part of a mirror partition with its source; repeat until isDone',
+        operationId: 'verifyMirror',
+        params: schemas.ownTopicParams,
+        body: schemas.verifyBody,
+        response: schemas.answer(schemas.verifyData),
+      },
+    },
+    async (request) => {
+      const { partition, since, from, end, hash, bytesPerSecond } = request.body;
+      return links.verifyMirror({
+        topic: request.params.topic,
+        partition,
+        since: offsetOf(since),
+        from: offsetOf(from),
+        end: offsetOf(end),
+        hash: hash ?? null,
+        bytesPerSecond,
+      });
+    },
   );
 
   app.delete(
@@ -282,6 +340,12 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
         if (body.deadlineMs !== undefined && command !== 'promote') {
           throw new RequestError(400, 400, 'deadlineMs: only promote has a deadline.');
         }
+        if (body.atomic !== undefined && command !== 'promote') {
+          throw new RequestError(400, 400, 'atomic: only promote can be all or none.');
+        }
+        if (body.written !== undefined && command !== 'failover') {
+          throw new RequestError(400, 400, 'written: only failover can adopt or discard.');
+        }
         const topics = commandTopics(services, body);
         if (topics.length === 0) return { rows: [], receipt: null };
         const result = await services.links.command({
@@ -291,6 +355,8 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
           validateOnly: request.query.validateOnly,
           actor: actorOf(request),
           ...(body.deadlineMs === undefined ? {} : { deadlineMs: body.deadlineMs }),
+          ...(body.atomic === undefined ? {} : { atomic: body.atomic }),
+          ...(body.written === undefined ? {} : { written: body.written }),
         });
         return presentResult(result);
       },

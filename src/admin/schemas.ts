@@ -197,9 +197,36 @@ export const commandBody = Type.Object(
     link: Type.Optional(nullable(text)),
     all: Type.Optional(Type.Boolean()),
     deadlineMs: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })),
+    atomic: Type.Optional(Type.Boolean()),
+    written: Type.Optional(
+      Type.Union([Type.Literal('refuse'), Type.Literal('adopt'), Type.Literal('discard')]),
+    ),
   },
   closed,
 );
+export const verifyBody = Type.Object(
+  {
+    partition: Type.Integer({ minimum: 0 }),
+    since: Type.Optional(nullable(int64)),
+    from: Type.Optional(nullable(int64)),
+    end: Type.Optional(nullable(int64)),
+    hash: Type.Optional(nullable(Type.String({ pattern: '^([0-9a-f]{64})?$' }))),
+    bytesPerSecond: Type.Integer({ minimum: 1024, maximum: 1e10, default: 20_000_000 }),
+  },
+  closed,
+);
+export const verifyData = Type.Object({
+  topic: text,
+  partition: int32,
+  start: int64,
+  end: int64,
+  next: int64,
+  batches: Type.Integer(),
+  bytes: Type.Integer(),
+  hash: text,
+  isDone: Type.Boolean(),
+  difference: nullable(Type.Object({ offset: int64, kind: text, message: text })),
+});
 export const partitionData = Type.Object({
   partition: int32,
   logStart: int64,
@@ -211,6 +238,7 @@ export const partitionData = Type.Object({
   stallCause: nullable(text),
 });
 const coded = Type.Object({ code: text, message: text });
+const reason = Type.Object({ code: text, message: text, remedy: nullable(text) });
 export const ownMirrorData = Type.Object({
   name: text,
   topicId: nullable(text),
@@ -222,7 +250,9 @@ export const ownMirrorData = Type.Object({
   error: nullable(coded),
   stoppedBy: nullable(text),
   partitions: Type.Array(partitionData),
-  blocking: Type.Array(coded),
+  blocking: Type.Array(reason),
+  notices: Type.Array(reason),
+  strayRecords: nullable(int64),
 });
 export const receiptData = Type.Object({
   id: text,
@@ -240,11 +270,21 @@ export const receiptData = Type.Object({
           nativeEnd: int64,
           firstEpoch: int32,
           sourceEnd: int64,
+          mirroredEnd: int64,
           lostRecords: int64,
+          lostBytes: int64,
+          lostSeconds: int64,
           lastContactTimeMs: int64,
           abortedTransactions: int32,
+          found: nullable(Type.Object({ sourceEnd: int64, lostRecords: int64 })),
         }),
       ),
+      groups: Type.Array(
+        Type.Object({ group: text, partition: int32, oldOffset: int64, newOffset: int64 }),
+      ),
+      groupsCount: int32,
+      historyCopies: int32,
+      completedTimeMs: int64,
     }),
   ),
 });

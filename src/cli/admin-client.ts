@@ -75,11 +75,7 @@ export class AdminClient {
       text = await response.text();
     } catch (error) {
       if (options.signal?.aborted === true) throw error;
-      const hint = 'is the proxy running, and is --url or CAUSEWAY_URL right?';
-      throw new CliError(
-        ExitCode.failed,
-        `cannot reach the admin API at ${this.#base} (${reasonOf(error)}); ${hint}`,
-      );
+      throw this.#unreachable(error);
     }
     if (!response.ok) throw new CliError(ExitCode.failed, messageOf(text, response.status));
     return text;
@@ -93,6 +89,26 @@ export class AdminClient {
 
   getText(path: string): Promise<string> {
     return this.#fetch('GET', `/causeway/v1${path}`, {});
+  }
+
+  /** The bytes of an answer as they come. @throws CliError */
+  async stream(path: string): Promise<AsyncIterable<Uint8Array>> {
+    let response: Response;
+    try {
+      response = await fetch(new URL(`${this.#base}/causeway/v1${path}`));
+    } catch (error) {
+      throw this.#unreachable(error);
+    }
+    if (response.ok && response.body !== null) return response.body;
+    throw new CliError(ExitCode.failed, messageOf(await response.text(), response.status));
+  }
+
+  #unreachable(error: unknown): CliError {
+    const hint = 'is the proxy running, and is --url or CAUSEWAY_URL right?';
+    return new CliError(
+      ExitCode.failed,
+      `cannot reach the admin API at ${this.#base} (${reasonOf(error)}); ${hint}`,
+    );
   }
 
   async post<T>(path: string, body: unknown, query: Query = {}): Promise<T> {

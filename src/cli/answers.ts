@@ -7,6 +7,10 @@ export interface Coded {
   readonly message: string;
 }
 
+export interface Reason extends Coded {
+  readonly remedy: string | null;
+}
+
 export interface LinkAnswer {
   readonly name: string;
   readonly linkId: string;
@@ -50,6 +54,23 @@ export interface PartitionAnswer {
   readonly stallCause: string | null;
 }
 
+export interface VerifyAnswer {
+  readonly topic: string;
+  readonly partition: number;
+  readonly start: Int64;
+  readonly end: Int64;
+  readonly next: Int64;
+  readonly batches: number;
+  readonly bytes: number;
+  readonly hash: string;
+  readonly isDone: boolean;
+  readonly difference: {
+    readonly offset: Int64;
+    readonly kind: string;
+    readonly message: string;
+  } | null;
+}
+
 export interface MirrorAnswer {
   readonly name: string;
   readonly topicId: string | null;
@@ -61,7 +82,10 @@ export interface MirrorAnswer {
   readonly error: Coded | null;
   readonly stoppedBy: string | null;
   readonly partitions: readonly PartitionAnswer[];
-  readonly blocking: readonly Coded[];
+  readonly blocking: readonly Reason[];
+  readonly notices: readonly Reason[];
+  /** Null before a switch, or while the source has not been read after it. */
+  readonly strayRecords: Int64 | null;
 }
 
 export interface CommandRow {
@@ -85,10 +109,23 @@ export interface ReceiptAnswer {
       readonly nativeEnd: Int64;
       readonly firstEpoch: number;
       readonly sourceEnd: Int64;
+      readonly mirroredEnd: Int64;
       readonly lostRecords: Int64;
+      readonly lostBytes: Int64;
+      readonly lostSeconds: number;
       readonly lastContactTimeMs: number;
       readonly abortedTransactions: number;
+      readonly found: { readonly sourceEnd: Int64; readonly lostRecords: Int64 } | null;
     }[];
+    readonly groups: readonly {
+      readonly group: string;
+      readonly partition: number;
+      readonly oldOffset: Int64;
+      readonly newOffset: Int64;
+    }[];
+    readonly groupsCount: number;
+    readonly historyCopies: number;
+    readonly completedTimeMs: number;
   }[];
 }
 

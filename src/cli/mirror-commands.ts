@@ -1,11 +1,13 @@
-// `causeway mirror create|list|describe|delete|verify`. The commands that change a mirror's state
-// are in mirror-verbs.ts.
+// `causeway mirror create|list|describe|delete`. The commands that change a mirror's state are in
+// mirror-verbs.ts, the comparison with the source in mirror-verify.ts.
 import type { Command } from 'commander';
-import type { MirrorAnswer } from './answers.ts';
+import type { MirrorAnswer, Reason } from './answers.ts';
 import { action, type CommandContext, collect, type Runner } from './command.ts';
+import { exportTail } from './export-tail.ts';
 import { CliError, ExitCode } from './io.ts';
 import { parseArguments } from './key-values.ts';
 import { addMirrorVerbs } from './mirror-verbs.ts';
+import { addMirrorVerify } from './mirror-verify.ts';
 import { block, largestLag, seconds, table, time } from './output.ts';
 
 interface CreateOptions {
@@ -72,6 +74,10 @@ async function listMirrors(context: CommandContext, options: ListOptions): Promi
   );
 }
 
+function reasonText(head: string, { code, message, remedy }: Reason): string {
+  return `${head} ${code}: ${message}\n${remedy === null ? '' : `  ${remedy}\n`}`;
+}
+
 export function describeText(mirror: MirrorAnswer): string {
   const head = block([
     ['Mirror', mirror.name],
@@ -81,9 +87,13 @@ export function describeText(mirror: MirrorAnswer): string {
     ['State', mirror.phase === null ? mirror.state : `${mirror.state} (${mirror.phase})`],
     ['Since', time(mirror.stateTimeMs)],
     ['Stopped by', mirror.stoppedBy],
+    ['Stray records', mirror.strayRecords],
     ['Error', mirror.error === null ? null : `${mirror.error.code}: ${mirror.error.message}`],
   ]);
-  const blocking = mirror.blocking.map(({ code, message }) => `Blocked by ${code}: ${message}\n`);
+  const blocking = [
+    ...mirror.blocking.map((reason) => reasonText('Blocked by', reason)),
+    ...mirror.notices.map((reason) => reasonText('Note:', reason)),
+  ];
   const partitions = table(
     ['PARTITION', 'START', 'MIRROR END', 'SOURCE END', 'LAG', 'LAG TIME', 'STALLED'],
     mirror.partitions.map((partition) => [
@@ -128,10 +138,6 @@ async function deleteMirror(
   else context.done({ topic, deleted: true }, `Mirror ${topic} deleted.`);
 }
 
-async function verifyMirrors(): Promise<void> {
-  throw new CliError(ExitCode.failed, 'mirror verify is not in this version');
-}
-
 export function addMirrorCommands(program: Command, runner: Runner): void {
   const mirror = program.command('mirror').description('mirror topics');
   mirror
@@ -164,9 +170,11 @@ export function addMirrorCommands(program: Command, runner: Runner): void {
     .option('--yes', 'ask nothing')
     .action(action(runner, deleteMirror));
   mirror
-    .command('verify')
-    .description('compare mirrors with their source (not in this version)')
-    .argument('<topics...>')
-    .action(action(runner, verifyMirrors));
+    .command('export-tail')
+    .description('what the source has of a switched topic and the topic has not, as JSON lines')
+    .argument('<topic>')
+    .requiredOption('--to <file>', 'a file that is not there yet')
+    .action(action(runner, exportTail));
+  addMirrorVerify(mirror, runner);
   addMirrorVerbs(mirror, runner);
 }

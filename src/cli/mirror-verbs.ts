@@ -6,7 +6,9 @@ import type { CommandAnswer, CommandRow, MirrorAnswer, ReceiptAnswer } from './a
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
 import { parseDurationMs, readTextFile } from './key-values.ts';
-import { table, time } from './output.ts';
+import { livingSources, livingText } from './living-source.ts';
+import { table } from './output.ts';
+import { receiptTable } from './receipt-text.ts';
 
 type Verb = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';
 
@@ -20,6 +22,8 @@ interface VerbOptions {
   /** Commander: seconds, or false for --no-wait. */
   wait?: string | boolean;
   atomic?: boolean;
+  adopt?: boolean;
+  discard?: boolean;
 }
 
 const pollIntervalMs = 300;
@@ -74,11 +78,15 @@ async function confirm(
   const isBulk = options.all === true || options.topicsFile !== undefined;
   const what =
     chosen.topics === undefined ? `all mirrors of ${chosen.link}` : chosen.topics.join(', ');
+  const living = verb === 'failover' ? await livingSources(context, chosen) : [];
+  const why = living.length === 0 ? '' : `${livingText(living)}. `;
   if (!context.io.isInteractive) {
+    if (living.length > 0) throw new CliError(ExitCode.usage, `${why}To fail over, add --yes`);
     if (!isBulk) return;
     throw new CliError(ExitCode.usage, `${verb} of many topics cannot be undone: add --yes`);
   }
-  const answer = await context.io.ask(`${verb} ${what}? This cannot be undone. [y/N] `);
+  const question = `${verb} ${what}? This cannot be undone. [y/N] `;
+  const answer = await context.io.ask(`${why === '' ? '' : `Note: ${why}\n`}${question}`);
   if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
 }
 
@@ -149,32 +157,6 @@ function exitCodeOf(outcomes: readonly Outcome[], isWaiting: boolean): ExitCode 
   return count('running') > 0 && isWaiting ? ExitCode.running : ExitCode.done;
 }
 
-export function receiptTable(receipt: ReceiptAnswer): string {
-  const rows = receipt.topics.flatMap(({ topic, partitions }) =>
-    partitions.map((partition) => [
-      topic,
-      partition.partition,
-      partition.virtualEnd,
-      Number(partition.sourceEnd) < 0 ? 'unknown' : partition.sourceEnd,
-      Number(partition.lostRecords) < 0 ? 'unknown' : partition.lostRecords,
-      partition.abortedTransactions,
-      time(partition.lastContactTimeMs),
-    ]),
-  );
-  const headers = [
-    'TOPIC',
-    'PARTITION',
-    'END',
-    'SOURCE END',
-    'LOST',
-    'ABORTED TXNS',
-    'LAST CONTACT',
-  ];
-  const { id, command, actor, timeMs } = receipt;
-  const head = `Receipt ${id}: ${command} at ${time(timeMs)} by ${actor}`;
-  return `${head}\n${table(headers, rows)}`;
-}
-
 function reportTable(
   verb: Verb,
   outcomes: readonly Outcome[],
@@ -225,14 +207,19 @@ async function runVerb(
   topics: string[],
   options: VerbOptions,
 ): Promise<void> {
-  if (options.atomic === true) {
-    throw new CliError(ExitCode.failed, 'promote --atomic is not in this version');
+  if (options.adopt === true && options.discard === true) {
+    throw new CliError(ExitCode.usage, 'say --adopt or --discard, not both');
   }
   const chosen = await selection(context, topics, options);
   const plan = waiting(verb, options);
   await confirm(context, verb, chosen, options);
   const isDry = options.dryRun ?? false;
-  const deadline = plan.deadlineMs === undefined ? {} : { deadlineMs: plan.deadlineMs };
+  const deadline = {
+    ...(plan.deadlineMs === undefined ? {} : { deadlineMs: plan.deadlineMs }),
+    ...(options.atomic === true ? { atomic: true } : {}),
+    ...(options.adopt === true ? { written: 'adopt' } : {}),
+    ...(options.discard === true ? { written: 'discard' } : {}),
+  };
   const answer = await context.client.post<CommandAnswer>(
     `/mirrors:${verb}`,
     { ...chosen, ...deadline },
@@ -274,7 +261,12 @@ export function addMirrorVerbs(mirror: Command, runner: Runner): void {
         .option('--deadline <time>', 'then back to ACTIVE, decided by the server (default 5m)')
         .option('--wait <seconds>', 'wait so long for the outcome (default: until the deadline)')
         .option('--no-wait', 'do not wait for the outcome')
-        .option('--atomic', 'all topics or none (not in this version)');
+        .option('--atomic', 'all topics together by one transaction, or none');
+    }
+    if (verb === 'failover') {
+      command
+        .option('--adopt', 'records written into the topics past Causeway become part of them')
+        .option('--discard', 'records written into the topics past Causeway are hidden for ever');
     }
     command.action(
       action(runner, (context, topics: string[], options: VerbOptions) =>

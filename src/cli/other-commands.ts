@@ -11,8 +11,8 @@ import type {
 } from './answers.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
-import { receiptTable } from './mirror-verbs.ts';
 import { block, bytes, table, time } from './output.ts';
+import { receiptTable } from './receipt-text.ts';
 
 async function listGroups(context: CommandContext, options: { link: string }): Promise<void> {
   const path = `/links/${encodeURIComponent(options.link)}/groups`;

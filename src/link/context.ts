@@ -31,8 +31,13 @@ export interface LinkLimits {
   /** A partition with lag and no progress for so long is STALLED; older samples are UNKNOWN. */
   readonly sampleAgeMaxMs: number;
   readonly promoteDeadlineMs: number;
+  /** The source must not have been written to for so long; `promote.quiet.ms` of a link wins. */
+  readonly promoteQuietMs: number;
   /** How long writers are held with a retriable error while a promotion switches. */
   readonly switchMaxMs: number;
+  /** How often, and for how long after a switch, the source's ends are read on. */
+  readonly switchedWatchMs: number;
+  readonly switchedWatchForMs: number;
   /** Topics that one state transaction switches at most. */
   readonly switchBatchTopics: number;
   /** Groups whose offsets are read and written together. */
@@ -49,7 +54,10 @@ export const defaultLinkLimits: LinkLimits = {
   sourceUnavailableMs: 10_000,
   sampleAgeMaxMs: 15_000,
   promoteDeadlineMs: 300_000,
+  promoteQuietMs: 2_000,
   switchMaxMs: 3_000,
+  switchedWatchMs: 5_000,
+  switchedWatchForMs: 7 * 24 * 3600 * 1000,
   switchBatchTopics: 500,
   groupBatch: 100,
   requestsInFlight: 16,

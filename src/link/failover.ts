@@ -5,13 +5,15 @@
 // before fetching goes on; one topic's failure never stops the others.
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
-import type { ReceiptRecord, ReceiptTopic, TopicRecord } from '../state/records.ts';
+import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { nextState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import { LinkError } from './service.ts';
+import type { WrittenShells } from './shell-topic.ts';
 import { messageOf } from './signal.ts';
 import {
   appendAborts,
@@ -19,7 +21,6 @@ import {
   hasOpenTransactions,
   liftHolds,
   measureSwitch,
-  receiptTopic,
   type SwitchTopic,
   splicedPartitions,
 } from './switch.ts';
@@ -34,6 +35,7 @@ export interface FailoverParts {
   readonly changes: TopicChanges;
   /** Undefined when the link is gone. */
   readonly link: (name: string) => LinkRuntime | undefined;
+  readonly receipts: ReceiptParts;
 }
 
 export interface FailoverResult {
@@ -46,6 +48,8 @@ export interface FailoverRequest {
   readonly actor: string;
   readonly receiptId: string;
   readonly isDryRun: boolean;
+  /** What becomes of records that were written into a shell past us. Default: refused. */
+  readonly written?: WrittenShells;
 }
 
 export class Failover {
@@ -53,6 +57,7 @@ export class Failover {
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
   readonly #link: (name: string) => LinkRuntime | undefined;
+  readonly #receipts: ReceiptParts;
   readonly #underWay = new Set<string>();
 
   constructor(parts: FailoverParts) {
@@ -60,6 +65,7 @@ export class Failover {
     this.#topics = parts.topics;
     this.#changes = parts.changes;
     this.#link = parts.link;
+    this.#receipts = parts.receipts;
   }
 
   async run(request: FailoverRequest): Promise<FailoverResult> {
@@ -128,6 +134,7 @@ export class Failover {
     try {
       const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
         flush: false,
+        written: request.written ?? 'refuse',
       });
       for (const [name, error] of refused) errors.set(name, error);
       return this.#receipt(ready, request, false);
@@ -151,6 +158,7 @@ export class Failover {
       await this.#close(eligible);
       const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
         flush: true,
+        written: request.written ?? 'refuse',
       });
       for (const [name, error] of refused) errors.set(name, error);
       return ready.length === 0 ? null : await this.#switch(ready, request, errors);
@@ -300,21 +308,13 @@ export class Failover {
     request: FailoverRequest,
     isDone: boolean,
   ): ReceiptRecord {
-    const lines: ReceiptTopic[] = topics.map((topic) => {
-      const link = this.#link(topic.record.link);
-      return receiptTopic(
-        topic,
-        (partition) => link?.feeds.lag(topic.record.name, partition),
-        isDone,
-      );
-    });
     return {
       kind: 'receipt',
       id: request.receiptId,
       command: 'failover',
       actor: request.actor,
       timeMs: this.#context.clock.unixMs(),
-      topics: lines,
+      topics: receiptTopics(topics, this.#receipts, { command: 'failover', isDone }),
     };
   }
 }

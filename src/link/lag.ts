@@ -27,6 +27,7 @@ export class LagTracker {
   #mirrorEnd: bigint;
   #progressAtMs: number;
   #completeAtMs: number | null = null;
+  #changedAtMs: number | null = null;
   #missing: SeenEnd[] = [];
 
   constructor(mirrorEnd: bigint, nowMs: number) {
@@ -43,6 +44,11 @@ export class LagTracker {
     return this.#contactUnixMs;
   }
 
+  /** Monotonic ms when the source's end was first seen as it is; null before the first answer. */
+  get changedAtMs(): number | null {
+    return this.#changedAtMs;
+  }
+
   get sampledAtMs(): number {
     return this.#sampledAtMs;
   }
@@ -52,6 +58,7 @@ export class LagTracker {
     const wasComplete = this.#sourceEnd <= this.#mirrorEnd;
     if (sourceEnd !== null && sourceEnd !== this.#sourceEnd) {
       this.#sourceEnd = sourceEnd;
+      this.#changedAtMs = at.nowMs;
       this.#remember(sourceEnd, at.nowMs);
       // Time without anything to do is not time without progress.
       if (wasComplete && sourceEnd > this.#mirrorEnd) this.#progressAtMs = at.nowMs;

@@ -7,15 +7,17 @@ import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { GroupSync } from '../tasks/groups.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
+import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
+import { readTail, type TailLine } from './export-tail.ts';
 import type { Failover } from './failover.ts';
 import type { LinkRuntime } from './link.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
 import { isFetching, nextState, shownState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import type { Promotions } from './promote.ts';
+import { isPromoting, type Promotions } from './promote.ts';
 import {
   type CreateLink,
   type CreateMirror,
@@ -28,10 +30,14 @@ import {
   type MirrorCommandRow,
   type MirrorStatus,
   type TaskPlan,
+  type VerifyRequest,
+  type VerifyStep,
 } from './service.ts';
 import { deleteShell } from './shell-topic.ts';
 import { linkStatus, mirrorStatus, partitionStatuses } from './status.ts';
+import type { SwitchedWatch } from './switched-watch.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
+import { verifyMirror } from './verify.ts';
 
 const goneLink = { linkFailed: true, linkPaused: false, sourceLost: false };
 const groupsAfterSwitchMs = 1_000;
@@ -45,6 +51,7 @@ export interface ServiceParts {
   readonly creator: MirrorCreator;
   readonly promotions: Promotions;
   readonly failover: Failover;
+  readonly switched: SwitchedWatch;
 }
 
 export function newReceiptId(): string {
@@ -141,6 +148,8 @@ export class LinkServiceImpl implements LinkService {
         stoppedBy: null,
         partitions: [],
         blocking: [],
+        notices: [],
+        strayRecords: null,
       };
     });
   }
@@ -181,6 +190,9 @@ export class LinkServiceImpl implements LinkService {
     if (request.command === 'failover') {
       return asCommand(() => this.#failover(request, { names, known, errors }));
     }
+    if (request.atomic === true && request.command === 'promote') {
+      return asCommand(() => this.#promoteTogether(request, { names, known, errors }));
+    }
     for (const name of known) {
       try {
         await asCommand(() => this.#one(name, request));
@@ -190,6 +202,13 @@ export class LinkServiceImpl implements LinkService {
       }
     }
     return { rows: names.map((name) => this.#row(name, errors)), receipt: null };
+  }
+
+  async verifyMirror(request: VerifyRequest): Promise<VerifyStep> {
+    return asCommand(() => {
+      const topic = this.#topic(request.topic);
+      return verifyMirror(topic, this.#parts.links.runtime(topic.link), request);
+    });
   }
 
   listGroups(link: string): readonly GroupStatus[] {
@@ -218,6 +237,24 @@ export class LinkServiceImpl implements LinkService {
     return merged(parts);
   }
 
+  async exportTail(name: string): Promise<AsyncIterable<TailLine>> {
+    const topic = this.#topic(name);
+    const found = this.#parts.switched.receiptOf(topic);
+    if (topic.record.state !== 'STOPPED' || found === null) {
+      throw new LinkError('ILLEGAL_STATE', `Topic '${name}' was not switched: it has no tail`);
+    }
+    const link = this.#link(topic);
+    if (link === undefined) {
+      throw new LinkError('LINK_NOT_FOUND', `Link '${topic.link}' is gone: its source is unknown`);
+    }
+    try {
+      return readTail(await link.connected(), topic.record, found.line);
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });
+    }
+  }
+
   #topic(name: string): MirrorTopic {
     const topic = this.#parts.topics.byName(name);
     if (topic === undefined) {
@@ -234,7 +271,20 @@ export class LinkServiceImpl implements LinkService {
     return mirrorStatus(topic, this.#link(topic), {
       context: this.#parts.context,
       blocking: this.#parts.promotions.blocking(topic.name),
+      notices: this.#notices(topic),
+      strayRecords:
+        topic.record.state === 'STOPPED' ? this.#parts.switched.strays(topic.topicId) : null,
     });
+  }
+
+  /** Groups with members here are left as they are, also by a promotion. */
+  #notices(topic: MirrorTopic): readonly Blocking[] {
+    if (topic.record.state !== 'PENDING_STOPPED') return [];
+    const statuses = this.#parts.links.entry(topic.link)?.groups.status() ?? [];
+    const live = statuses.filter((row) => row.topic === topic.name && row.held === 'live');
+    return [...new Set(live.map(({ group }) => group))].map((group) =>
+      blocking('GROUP_LIVE_AT_DESTINATION', `group '${group}' has members at the destination`),
+    );
   }
 
   #wrongName(name: string, link: string | null): LinkError | null {
@@ -278,6 +328,10 @@ export class LinkServiceImpl implements LinkService {
     }
     if (validateOnly || next === topic.record.state) return;
     this.#parts.context.state.lease.check();
+    if (command === 'cancel') {
+      await this.#parts.promotions.cancel(name, { actor, why: command });
+      return;
+    }
     const stopping = command === 'promote' ? { stopping: this.#stopping(request) } : {};
     await this.#parts.changes.apply(name, command, { actor, why: command }, () => stopping);
     if (command === 'promote') this.#parts.promotions.start(name);
@@ -297,6 +351,59 @@ export class LinkServiceImpl implements LinkService {
     };
   }
 
+  /** All are taken on by one state transaction, or none is. */
+  async #promoteTogether(
+    request: MirrorCommandRequest,
+    parts: { names: readonly string[]; known: readonly string[]; errors: Map<string, LinkError> },
+  ): Promise<MirrorCommandResult> {
+    const { names, known, errors } = parts;
+    const { changes, context, promotions } = this.#parts;
+    const rows = (): MirrorCommandResult => ({
+      rows: names.map((name) => this.#row(name, errors)),
+      receipt: null,
+    });
+    for (const name of known) {
+      try {
+        await asCommand(() => this.#one(name, { ...request, validateOnly: true }));
+      } catch (error) {
+        if (!(error instanceof LinkError)) throw error;
+        errors.set(name, error);
+      }
+    }
+    const [refused] = errors.keys();
+    if (refused !== undefined) {
+      const message = `'${refused}' cannot be promoted, and it is all or none`;
+      for (const name of known) {
+        if (!errors.has(name)) errors.set(name, new LinkError('ATOMIC_REFUSED', message));
+      }
+      return rows();
+    }
+    if (request.validateOnly) return rows();
+    if (known.length > context.limits.switchBatchTopics) {
+      const message = `At most ${context.limits.switchBatchTopics} topics can go together`;
+      throw new LinkError('INVALID_CONFIG', message);
+    }
+    await changes.locks.run(known, async () => {
+      const before = known.flatMap((name) => changes.record(name) ?? []);
+      const pending = before.filter(({ state }) => state !== 'STOPPED');
+      if (pending.some(isPromoting)) {
+        throw new LinkError('ILLEGAL_STATE', 'One of the topics is being promoted already');
+      }
+      context.state.lease.check();
+      const atomic = { id: newReceiptId(), count: pending.length };
+      const stopping = { ...this.#stopping(request), atomic };
+      const after = pending.map((record) => changes.next(record, 'promote', { stopping }));
+      await changes.commit(after.map((put) => ({ put })));
+      const audit = { actor: request.actor, why: 'promote, all or none' };
+      for (const [index, record] of pending.entries()) {
+        const next = after[index];
+        if (next !== undefined) changes.tell(record, next, audit);
+      }
+    });
+    for (const name of known) promotions.start(name);
+    return rows();
+  }
+
   #checkPromotable(topic: MirrorTopic): void {
     const statuses = partitionStatuses(topic, this.#link(topic), this.#parts.context);
     if (statuses.length === 0) {
@@ -314,6 +421,7 @@ export class LinkServiceImpl implements LinkService {
       actor: request.actor,
       receiptId: newReceiptId(),
       isDryRun: request.validateOnly,
+      ...(request.written === undefined ? {} : { written: request.written }),
     });
     for (const [name, error] of failures) errors.set(name, error);
     if (!request.validateOnly) await this.#finishGroups(known);

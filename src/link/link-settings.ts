@@ -26,6 +26,8 @@ export interface LinkSettings extends SyncSettings {
   readonly fetchPartitionBytesMax: number | null;
   readonly fetchWaitMs: number | null;
   readonly metadataMaxAgeMs: number | null;
+  /** A promotion waits until the source has not been written to for so long. */
+  readonly promoteQuietMs: number | null;
   readonly offsetSync: {
     readonly enabled: boolean;
     readonly periodMs: number;
@@ -53,6 +55,7 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   ...syncSettingDefaults,
   'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
+  'promote.quiet.ms': '2000',
   'metadata.max.age.ms': '2000',
   'request.timeout.ms': '10000',
   'retry.backoff.ms': '100',
@@ -152,6 +155,7 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024),
     fetchWaitMs: setNumber('replica.fetch.wait.max.ms', 0),
     metadataMaxAgeMs: setNumber('metadata.max.age.ms', 100),
+    promoteQuietMs: setNumber('promote.quiet.ms', 0),
     offsetSync: {
       enabled: boolean(configs, 'consumer.offset.sync.enable'),
       periodMs: integer(configs, 'consumer.offset.sync.ms', 100),

@@ -20,7 +20,12 @@ import { isMirror } from './mirror-state.ts';
 import { forEachLimited, messageOf } from './signal.ts';
 
 /** Finer than the state, in memory only. */
-export type TopicPhase = 'DRAINING' | 'SWITCHING' | 'FAILING_OVER';
+export type TopicPhase =
+  | 'DRAINING'
+  | 'OPEN_TRANSACTIONS'
+  | 'FINAL_OFFSETS'
+  | 'SWITCHING'
+  | 'FAILING_OVER';
 
 const opensInFlight = 32;
 

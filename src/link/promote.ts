@@ -1,32 +1,36 @@
-// Promotion: a mirror becomes an ordinary topic with nothing lost. One run per topic: draining
-// until lag is zero twice and no transaction is open, group offsets final, then a short switch in
-// which writers are held and everything is confirmed once more. Refuses to know commands' syntax.
-// Invariants: it switches only on ends read at the source after fetching has stopped; it ends by
-// its deadline; a restart goes on with it.
-import { ErrorCode, errorName } from '../../protocol/index.ts';
+// Promotion: a mirror becomes an ordinary topic with nothing lost. One run per topic, or per set of
+// topics that go all or none: draining until lag is zero twice over a quiet source, open
+// transactions ended, group offsets and configs final, then a short switch in which writers are
+// held and everything is confirmed once more. Refuses to know commands' syntax. Invariants: it
+// switches only on ends read at the source after fetching has stopped; it ends by its deadline; a
+// set is switched by one state transaction or not at all; a restart goes on with it.
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
+import { type Blocking, blocking, withRemedy } from './blocking.ts';
 import type { LinkContext } from './context.ts';
-import { partitionKey } from './fetch-session.ts';
 import type { LinkRuntime } from './link.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import type { MirrorTopic, MirrorTopics, TopicPhase } from './mirror-topics.ts';
+import { lagOf, openTransactions, SourceQuiet, stillWriting } from './promotion-look.ts';
+import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import type { LinkError } from './service.ts';
 import { messageOf, Signal } from './signal.ts';
-import { latestTimestamp, listOffsets } from './source-offsets.ts';
-import { liftHolds, measureSwitch, receiptTopic, splicedPartitions } from './switch.ts';
+import {
+  liftHolds,
+  type Measured,
+  measureSwitch,
+  type SwitchTopic,
+  splicedPartitions,
+} from './switch.ts';
 import type { TopicChanges } from './topic-changes.ts';
 
 const checkMs = 150;
 const blockedCheckMs = 500;
 /** Zero lag in so many looks in a row. */
 const zeroesWanted = 2;
-const confirmTimeoutMs = 2_000;
-
-export interface Blocking {
-  readonly code: string;
-  readonly message: string;
-}
+const topicsNamed = 3;
+/** With only these in the way there is no lag. */
+const drainedCodes = new Set(['TRANSACTION_OPEN', 'PRODUCERS_WRITING']);
 
 export interface PromotionParts {
   readonly context: LinkContext;
@@ -36,18 +40,27 @@ export interface PromotionParts {
   /**
    * Brings the groups' offsets of a topic up to the source's; what it returns stands in the way.
    */
-  readonly finalGroups: (link: string, topic: string) => Promise<readonly Blocking[]>;
+  readonly finalGroups: (
+    link: string,
+    topic: string,
+  ) => Promise<readonly { code: string; message: string }[]>;
   readonly receiptId: () => string;
+  readonly receipts: ReceiptParts;
 }
 
+type Reasons = ReadonlyMap<string, readonly Blocking[]>;
+
 interface Run {
-  blocking: readonly Blocking[];
+  readonly names: readonly string[];
+  reasons: Reasons;
+  readonly quiet: ReadonlyMap<string, SourceQuiet>;
   readonly signal: Signal;
   done: Promise<void>;
 }
 
 export class Promotions {
   readonly #parts: PromotionParts;
+  /** By topic; the topics of a set share one. */
   readonly #runs = new Map<string, Run>();
   #isClosed = false;
 
@@ -57,24 +70,40 @@ export class Promotions {
 
   /** What keeps a promotion from going on, as of its last look. */
   blocking(topic: string): readonly Blocking[] {
-    return this.#runs.get(topic)?.blocking ?? [];
+    const run = this.#runs.get(topic);
+    if (run === undefined) return [];
+    const own = run.reasons.get(topic) ?? [];
+    if (own.length > 0) return own;
+    const others = run.names.filter((name) => (run.reasons.get(name)?.length ?? 0) > 0);
+    if (others.length === 0) return [];
+    const named = others.slice(0, topicsNamed).join(', ');
+    const message = `goes only together with ${others.length} topics that are not ready (${named})`;
+    return [blocking('ATOMIC_WAITING', message)];
   }
 
   /** The record is PENDING_STOPPED for a promotion: goes on with it. Idempotent. */
   start(topic: string): void {
     if (this.#runs.has(topic) || this.#isClosed) return;
-    const run: Run = { blocking: [], signal: new Signal(), done: Promise.resolve() };
-    this.#runs.set(topic, run);
-    this.#parts.topics.setPhase(topic, 'DRAINING');
-    run.done = this.#run(topic, run)
+    const record = this.#parts.changes.record(topic);
+    if (record === undefined || !isPromoting(record)) return;
+    const names = this.#setOf(record).map(({ name }) => name);
+    const { clock } = this.#parts.context;
+    const run: Run = {
+      names,
+      reasons: new Map(),
+      quiet: new Map(names.map((name) => [name, new SourceQuiet(clock)])),
+      signal: new Signal(),
+      done: Promise.resolve(),
+    };
+    for (const name of names) this.#runs.set(name, run);
+    this.#setPhase(run, 'DRAINING');
+    run.done = this.#run(run)
       .catch((error: unknown) => {
         this.#parts.context.events.error('promotion_fault', messageOf(error), { topic });
       })
       .finally(() => {
-        this.#runs.delete(topic);
-        if (this.#parts.topics.byName(topic)?.phase === 'DRAINING') {
-          this.#parts.topics.setPhase(topic, null);
-        }
+        for (const name of names) this.#runs.delete(name);
+        this.#setPhase(run, null);
       });
   }
 
@@ -87,157 +116,252 @@ export class Promotions {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    const runs = [...this.#runs.values()];
+    const runs = [...new Set(this.#runs.values())];
     for (const run of runs) run.signal.notify();
     await Promise.all(runs.map((run) => run.done));
   }
 
-  async #run(name: string, run: Run): Promise<void> {
-    const { context, changes } = this.#parts;
+  /** Takes a promotion back, with all that would have gone together with it. */
+  async cancel(topic: string, audit: { actor: string; why: string }): Promise<void> {
+    const record = this.#parts.changes.record(topic);
+    if (record === undefined) return;
+    await this.#cancel(
+      this.#setOf(record).map(({ name }) => name),
+      audit,
+    );
+  }
+
+  #setPhase(run: Run, phase: TopicPhase | null): void {
+    for (const name of run.names) {
+      const now = this.#parts.topics.byName(name)?.phase;
+      // A failover that has overtaken us has a phase of its own.
+      if (now !== 'FAILING_OVER') this.#parts.topics.setPhase(name, phase);
+    }
+  }
+
+  /** All promotions that carry the same id, or the one. */
+  #setOf(record: TopicRecord): readonly TopicRecord[] {
+    const id = record.stopping?.atomic?.id;
+    if (id === undefined) return [record];
+    return [...this.#parts.context.state.view.topics.values()].filter(
+      (other) => isPromoting(other) && other.stopping?.atomic?.id === id,
+    );
+  }
+
+  async #cancel(names: readonly string[], audit: { actor: string; why: string }): Promise<void> {
+    const { changes } = this.#parts;
+    await changes.locks.run(names, async () => {
+      const before = names.flatMap((name) => changes.record(name) ?? []).filter(isPromoting);
+      const after = before.map((record) => changes.next(record, 'cancel'));
+      await changes.commit(after.map((put) => ({ put })));
+      for (const [index, record] of before.entries()) {
+        const next = after[index];
+        if (next !== undefined) changes.tell(record, next, audit);
+      }
+    });
+  }
+
+  async #run(run: Run): Promise<void> {
+    const { context } = this.#parts;
     let zeroes = 0;
     while (!this.#isClosed) {
-      const record = changes.record(name);
-      if (record === undefined || !isPromoting(record)) return;
       try {
-        if (await this.#isOverdue(record, run.blocking)) return;
-        run.blocking = await this.#look(name);
-        zeroes = run.blocking.length === 0 ? zeroes + 1 : 0;
+        const records = await this.#stillWanted(run);
+        if (records === null) return;
+        run.reasons = await this.#look(run);
+        zeroes = isClear(run.reasons) ? zeroes + 1 : 0;
         if (zeroes >= zeroesWanted) {
-          run.blocking = await this.#parts.finalGroups(record.link, name);
-          if (run.blocking.length === 0) {
-            run.blocking = await this.#switch(name);
-            if (run.blocking.length === 0) return;
-          }
           zeroes = 0;
+          this.#setPhase(run, 'FINAL_OFFSETS');
+          run.reasons = await this.#finalGroups(records);
+          if (isClear(run.reasons)) {
+            run.reasons = await this.#switch(run);
+            if (isClear(run.reasons)) return;
+          }
         }
       } catch (error) {
         if (!(error instanceof ClusterError || error instanceof StateError)) throw error;
         zeroes = 0;
-        run.blocking = [{ code: codeOf(error), message: error.message }];
+        const reason = reasonOf(error);
+        run.reasons = new Map(run.names.map((name) => [name, [reason]] as const));
       }
       if (!context.state.lease.isValid()) zeroes = 0;
-      await run.signal.wait(run.blocking.length === 0 ? checkMs : blockedCheckMs);
+      this.#setPhase(run, phaseOf(run.reasons));
+      await run.signal.wait(isClear(run.reasons) ? checkMs : blockedCheckMs);
     }
   }
 
-  async #isOverdue(record: TopicRecord, blocking: readonly Blocking[]): Promise<boolean> {
+  /** Null: it is over, by its deadline or because one of the set has left it. */
+  async #stillWanted(run: Run): Promise<readonly TopicRecord[] | null> {
     const { context, changes } = this.#parts;
-    const deadlineTimeMs = record.stopping?.deadlineTimeMs ?? 0;
-    if (context.clock.unixMs() < deadlineTimeMs) return false;
-    const reasons = blocking.map(({ code, message }) => `${code} (${message})`).join('; ');
-    const why = `promotion not finished by its deadline: ${reasons || 'no time left'}`;
-    await changes.apply(record.name, 'cancel', { actor: 'causeway', why }, (now) =>
-      isPromoting(now) ? {} : null,
+    const records = run.names.flatMap((name) => changes.record(name) ?? []).filter(isPromoting);
+    const [first] = records;
+    if (first === undefined) return null;
+    const names = records.map(({ name }) => name);
+    const wanted = first.stopping?.atomic?.count ?? 1;
+    if (records.length < wanted) {
+      const why = `${wanted - records.length} of the ${wanted} topics that go together have left`;
+      await this.#cancel(names, { actor: 'causeway', why });
+      return null;
+    }
+    if (context.clock.unixMs() < (first.stopping?.deadlineTimeMs ?? 0)) return records;
+    const reasons = [...run.reasons].flatMap(([name, own]) =>
+      own.map(({ code, message }) => `${code} (${wanted > 1 ? `${name}: ` : ''}${message})`),
     );
-    return true;
+    const cause = reasons.slice(0, topicsNamed).join('; ') || 'no time left';
+    const why = `promotion not finished by its deadline: ${cause}`;
+    await this.#cancel(names, { actor: 'causeway', why });
+    return null;
   }
 
-  /** Fresh ends of the source against the durable ends of the mirror. */
-  async #look(name: string): Promise<readonly Blocking[]> {
-    const topic = this.#parts.topics.byName(name);
-    const link = topic === undefined ? undefined : this.#parts.link(topic.link);
-    if (topic === undefined || link === undefined) {
-      return [{ code: 'LINK_NOT_FOUND_ERROR', message: 'the link is gone' }];
+  async #finalGroups(records: readonly TopicRecord[]): Promise<Reasons> {
+    const reasons = new Map<string, readonly Blocking[]>();
+    for (const { link, name } of records) {
+      reasons.set(name, (await this.#parts.finalGroups(link, name)).map(withRemedy));
     }
-    const lag = await this.#lag(topic, link);
-    return lag.length > 0 ? lag : openTransactions(topic);
+    return reasons;
   }
 
-  async #lag(topic: MirrorTopic, link: LinkRuntime): Promise<readonly Blocking[]> {
-    const { sourceTopic } = topic.record;
-    const { cluster } = link;
-    const info = (await cluster.metadata([sourceTopic])).topics.get(sourceTopic);
-    const partitions = topic.partitions.map(({ partition }) => ({
-      topic: sourceTopic,
-      partition,
-      leaderId: info?.partitions.find((found) => found.partition === partition)?.leaderId ?? -1,
-    }));
-    if (info !== undefined && info.partitions.length > partitions.length) {
-      return [{ code: 'PARTITIONS_GROWING', message: 'the source has more partitions' }];
-    }
-    const timeoutMs = confirmTimeoutMs;
-    const ends = await listOffsets(cluster, partitions, { timestamp: latestTimestamp, timeoutMs });
-    const blocking: Blocking[] = [];
-    for (const { partition, log } of topic.partitions) {
-      const end = ends.get(partitionKey(sourceTopic, partition));
-      const place = `partition ${partition}`;
-      if (log === null) {
-        blocking.push({ code: 'STORAGE_ERROR', message: `${place}: the mirror log is unusable` });
-      } else if (end === undefined || end.errorCode !== ErrorCode.NONE) {
-        const cause = errorName(end?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
-        blocking.push({ code: 'SOURCE_UNREACHABLE', message: `${place}: ${cause}` });
-      } else if (end.offset !== log.durableEnd || log.end !== log.durableEnd) {
-        const behind = end.offset - log.durableEnd;
-        blocking.push({ code: 'MIRROR_LAG', message: `${place} is ${behind} offsets behind` });
+  /** Fresh ends of the source, whether it is quiet, and transactions that are open. */
+  async #look(run: Run): Promise<Reasons> {
+    const topics = run.names.flatMap((name) => this.#parts.topics.byName(name) ?? []);
+    const lags = await this.#lags(topics, run);
+    return new Map(
+      topics.map((topic) => {
+        const lag = lags.get(topic.name) ?? [];
+        if (lag.length > 0) return [topic.name, lag] as const;
+        const open = openTransactions(topic);
+        const quiet = run.quiet.get(topic.name);
+        const busy = quiet === undefined ? [] : stillWriting(quiet, this.#quietMs(topic));
+        return [topic.name, [...open, ...busy]] as const;
+      }),
+    );
+  }
+
+  #quietMs(topic: MirrorTopic): number {
+    const { limits } = this.#parts.context;
+    return this.#parts.link(topic.link)?.settings.promoteQuietMs ?? limits.promoteQuietMs;
+  }
+
+  async #lags(topics: readonly MirrorTopic[], run: Run): Promise<Reasons> {
+    const reasons = new Map<string, readonly Blocking[]>();
+    for (const name of new Set(topics.map(({ link }) => link))) {
+      const own = topics.filter(({ link }) => link === name);
+      const link = this.#parts.link(name);
+      if (link === undefined) {
+        const gone = [blocking('LINK_NOT_FOUND', `link '${name}' is gone`)];
+        for (const topic of own) reasons.set(topic.name, gone);
+        continue;
       }
+      const quiet = (topic: string) =>
+        run.quiet.get(topic) ?? new SourceQuiet(this.#parts.context.clock);
+      for (const [topic, found] of await lagOf(own, link, quiet)) reasons.set(topic, found);
     }
-    return blocking;
+    return reasons;
   }
 
-  /** Empty: promoted. Otherwise what was in the way; writers are let go again. */
-  async #switch(name: string): Promise<readonly Blocking[]> {
+  /** No reasons: promoted, or no longer wanted. Otherwise writers are let go again. */
+  async #switch(run: Run): Promise<Reasons> {
     const { context, topics, changes } = this.#parts;
-    return changes.locks.run(name, async () => {
-      const topic = topics.byName(name);
-      const link = topic === undefined ? undefined : this.#parts.link(topic.link);
-      if (topic === undefined || link === undefined || !isPromoting(topic.record)) return [];
+    return changes.locks.run(run.names, async () => {
+      const members = run.names.flatMap((name) => topics.byName(name) ?? []);
+      const isWhole = members.length === run.names.length;
+      if (!isWhole || !members.every(({ record }) => isPromoting(record))) return new Map();
       context.state.lease.check();
       const untilMs = context.clock.monotonicMs() + context.limits.switchMaxMs;
-      topics.setPhase(name, 'SWITCHING');
-      await link.feeds.hold(name);
+      this.#setPhase(run, 'SWITCHING');
+      await Promise.all(members.map(({ name, link }) => this.#parts.link(link)?.feeds.hold(name)));
       try {
-        const confirm = this.#confirm(topic, link);
-        return await within(confirm, untilMs - context.clock.monotonicMs());
+        const confirm = this.#confirm(members, run);
+        return await within(confirm, untilMs - context.clock.monotonicMs(), run.names);
       } finally {
-        const isDone = changes.record(name)?.state === 'STOPPED';
-        topics.setPhase(name, isDone ? null : 'DRAINING');
-        link.release(name);
+        for (const { name, link } of members) {
+          const isDone = changes.record(name)?.state === 'STOPPED';
+          topics.setPhase(name, isDone ? null : 'DRAINING');
+          this.#parts.link(link)?.release(name);
+        }
       }
     });
   }
 
   /** Reads only, so that it may be left behind when the time is over; `commit` is what switches. */
-  async #confirm(
-    topic: MirrorTopic,
-    link: LinkRuntime,
-  ): Promise<() => Promise<readonly Blocking[]>> {
-    const { context } = this.#parts;
-    const { ready, refused } = await measureSwitch(context.destination, [topic], { flush: true });
-    const refusal = refused.get(topic.name);
-    if (refusal !== undefined) return async () => [blockingOf(refusal)];
-    const behind = await this.#lag(topic, link);
-    const blocking = behind.length > 0 ? behind : openTransactions(topic);
-    const measured = ready[0];
-    if (blocking.length > 0 || measured === undefined) return async () => blocking;
-    return async () => {
-      const { record } = measured;
-      const actor = record.stopping?.actor ?? 'causeway';
-      const after = this.#parts.changes.next(record, 'promoted', {
+  async #confirm(members: readonly MirrorTopic[], run: Run): Promise<() => Promise<Reasons>> {
+    const measure = await this.#measure(members);
+    if (measure === null) {
+      const reason = blocking('DESTINATION_UNREACHABLE', 'the shell topics cannot be read');
+      return async () => new Map(members.map(({ name }) => [name, [reason]] as const));
+    }
+    const { ready, refused } = measure;
+    const reasons = new Map<string, readonly Blocking[]>(
+      [...refused].map(([name, error]) => [name, [refusalOf(error)]] as const),
+    );
+    const measured = members.filter(({ name }) => !refused.has(name));
+    for (const [name, own] of await this.#lags(measured, run)) reasons.set(name, own);
+    for (const topic of measured) {
+      const open = openTransactions(topic);
+      if (open.length > 0) reasons.set(topic.name, open);
+    }
+    if (!isClear(reasons) || ready.length < members.length) return async () => reasons;
+    return () => this.#commit(ready);
+  }
+
+  async #measure(members: readonly MirrorTopic[]): Promise<Measured | null> {
+    try {
+      const { destination } = this.#parts.context;
+      return await measureSwitch(destination, members, { flush: true, written: 'refuse' });
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      return null;
+    }
+  }
+
+  /** One state transaction for all topics of the run. */
+  async #commit(ready: readonly SwitchTopic[]): Promise<Reasons> {
+    const { changes, topics, context } = this.#parts;
+    const actor = ready[0]?.record.stopping?.actor ?? 'causeway';
+    const after = ready.map((measured) =>
+      changes.next(measured.record, 'promoted', {
         partitions: splicedPartitions(measured),
         stoppedBy: 'promote',
-      });
-      const receipt: ReceiptRecord = {
-        kind: 'receipt',
-        id: this.#parts.receiptId(),
-        command: 'promote',
-        actor,
-        timeMs: context.clock.unixMs(),
-        topics: [receiptTopic(measured, (index) => link.feeds.lag(record.name, index), true)],
-      };
-      await this.#parts.changes.commit([{ put: after }, { put: receipt }]);
-      liftHolds(measured);
-      this.#parts.topics.touch(record.name);
-      this.#parts.changes.tell(record, after, { actor, why: `promoted, receipt ${receipt.id}` });
-      return [];
+      }),
+    );
+    const receipt: ReceiptRecord = {
+      kind: 'receipt',
+      id: this.#parts.receiptId(),
+      command: 'promote',
+      actor,
+      timeMs: context.clock.unixMs(),
+      topics: receiptTopics(ready, this.#parts.receipts, { command: 'promote', isDone: true }),
     };
+    await changes.commit([...after.map((put) => ({ put })), { put: receipt }]);
+    for (const [index, measured] of ready.entries()) {
+      liftHolds(measured);
+      topics.touch(measured.record.name);
+      const next = after[index];
+      const audit = { actor, why: `promoted, receipt ${receipt.id}` };
+      if (next !== undefined) changes.tell(measured.record, next, audit);
+    }
+    return new Map();
   }
+}
+
+function isClear(reasons: Reasons): boolean {
+  return [...reasons.values()].every((own) => own.length === 0);
+}
+
+/** Where the one furthest behind is. */
+function phaseOf(reasons: Reasons): TopicPhase {
+  const codes = new Set([...reasons.values()].flat().map(({ code }) => code));
+  const isDrained = [...codes].every((code) => drainedCodes.has(code));
+  return isDrained && codes.has('TRANSACTION_OPEN') ? 'OPEN_TRANSACTIONS' : 'DRAINING';
 }
 
 /** The switch proper runs only when the confirmation came in time. */
 async function within(
-  confirm: Promise<() => Promise<readonly Blocking[]>>,
+  confirm: Promise<() => Promise<Reasons>>,
   limitMs: number,
-): Promise<readonly Blocking[]> {
+  names: readonly string[],
+): Promise<Reasons> {
   const late = Symbol('late');
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<typeof late>((resolve) => {
@@ -251,7 +375,8 @@ async function within(
   const first = await Promise.race([outcome, timeout]);
   clearTimeout(timer);
   if (first === late) {
-    return [{ code: 'SWITCH_TIMEOUT', message: 'the ends could not be confirmed in time' }];
+    const reason = blocking('SWITCH_TIMEOUT', 'the ends could not be confirmed in time');
+    return new Map(names.map((name) => [name, [reason]] as const));
   }
   if ('error' in first) throw first.error;
   return first.commit();
@@ -261,23 +386,16 @@ export function isPromoting(record: TopicRecord): boolean {
   return record.state === 'PENDING_STOPPED' && record.stopping?.command === 'promote';
 }
 
-function openTransactions(topic: MirrorTopic): readonly Blocking[] {
-  return topic.partitions.flatMap(({ partition, log }) =>
-    (log?.openTransactions() ?? []).map(({ producerId, firstOffset }) => ({
-      code: 'OPEN_TRANSACTION',
-      message:
-        `partition ${partition}: transaction of producer ${producerId} ` +
-        `open since offset ${firstOffset}`,
-    })),
-  );
+function reasonOf(error: ClusterError | StateError): Blocking {
+  if (error instanceof ClusterError) return blocking('SOURCE_UNREACHABLE', error.message);
+  const code = error.code === 'NOT_OWNER' ? 'NOT_OWNER' : 'STATE_UNAVAILABLE';
+  return blocking(code, error.message);
 }
 
-function codeOf(error: ClusterError | StateError): string {
-  if (error instanceof StateError)
-    return error.code === 'NOT_OWNER' ? 'NOT_OWNER' : 'STATE_UNAVAILABLE';
-  return 'SOURCE_UNREACHABLE';
-}
-
-function blockingOf(error: LinkError): Blocking {
-  return { code: error.code, message: error.message };
+function refusalOf(error: LinkError): Blocking {
+  if (error.code === 'ILLEGAL_STATE') return blocking('SHELL_TOPIC_WRITTEN', error.message);
+  if (error.code === 'DESTINATION_REFUSED') {
+    return blocking('DESTINATION_UNREACHABLE', error.message);
+  }
+  return withRemedy({ code: error.code, message: error.message });
 }

@@ -1,6 +1,9 @@
 // What operators can do with links and mirrors, as the admin API calls it and link-service.ts does
 // it. Every command is idempotent, has a dry run (`validateOnly`) and is an event with its actor.
 import type { LinkRecord, MirrorError, MirrorState, ReceiptRecord } from '../state/records.ts';
+import type { Blocking } from './blocking.ts';
+import type { TailLine } from './export-tail.ts';
+import type { WrittenShells } from './shell-topic.ts';
 
 export type LinkErrorCode =
   | 'LINK_EXISTS'
@@ -15,6 +18,7 @@ export type LinkErrorCode =
   | 'INVALID_CONFIG'
   | 'INVALID_NAME'
   | 'ILLEGAL_STATE' // the command is not allowed in the mirror's state
+  | 'ATOMIC_REFUSED' // fine by itself, but another topic of the same command is not
   | 'NOT_OWNER'
   | 'DESTINATION_REFUSED'
   | 'STATE_UNAVAILABLE'
@@ -111,8 +115,12 @@ export interface MirrorStatus {
   readonly error: MirrorError | null;
   readonly stoppedBy: 'promote' | 'failover' | null;
   readonly partitions: readonly PartitionStatus[];
-  /** Why a promotion does not go on, as stable code plus sentence. */
-  readonly blocking: readonly { readonly code: string; readonly message: string }[];
+  /** Why a promotion does not go on: stable code, sentence, and what to do about it. */
+  readonly blocking: readonly Blocking[];
+  /** What an operator should know while it is promoted, and what does not block it. */
+  readonly notices: readonly Blocking[];
+  /** Records that the source got after the switch; null before, or while it is not known. */
+  readonly strayRecords: bigint | null;
 }
 
 export type MirrorCommand = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';
@@ -126,6 +134,10 @@ export interface MirrorCommandRequest {
   readonly actor: string;
   /** Promote only; default 300,000. */
   readonly deadlineMs?: number;
+  /** Promote only: all topics by one state transaction, or none. */
+  readonly atomic?: boolean;
+  /** Failover only: what becomes of records that were written into the shell past us. */
+  readonly written?: WrittenShells;
 }
 
 /** One row per topic; an error concerns that topic only. */
@@ -152,6 +164,43 @@ export interface CreateMirror {
   readonly replicationFactor?: number;
   readonly validateOnly: boolean;
   readonly actor: string;
+}
+
+export interface VerifyRequest {
+  readonly topic: string;
+  readonly partition: number;
+  /** Offsets below are not compared. */
+  readonly since: bigint | null;
+  /** Where the step before ended, its hash, and the end that the first step found. */
+  readonly from: bigint | null;
+  readonly end: bigint | null;
+  readonly hash: string | null;
+  /** The pace, counted in bytes of the mirror. */
+  readonly bytesPerSecond: number;
+}
+
+export interface VerifyDifference {
+  /** First offset that is not the same on both sides. */
+  readonly offset: bigint;
+  readonly kind: 'DIFFERENT' | 'MISSING' | 'MIRROR_CORRUPT' | 'SOURCE_CORRUPT';
+  readonly message: string;
+}
+
+/** What one step of a comparison has found; `isDone` ends it. */
+export interface VerifyStep {
+  readonly topic: string;
+  readonly partition: number;
+  /** The common range of source and mirror. */
+  readonly start: bigint;
+  readonly end: bigint;
+  /** Everything from the step's beginning to here is the same on both sides. */
+  readonly next: bigint;
+  readonly batches: number;
+  readonly bytes: number;
+  /** SHA-256 over the hash so far and the header of each batch, in hex. */
+  readonly hash: string;
+  readonly isDone: boolean;
+  readonly difference: VerifyDifference | null;
 }
 
 export interface GroupStatus {
@@ -193,8 +242,12 @@ export interface LinkService {
     options: { keepTopic: boolean; validateOnly: boolean; actor: string },
   ): Promise<void>;
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
+  /** Compares a part of a mirror partition with its source. Changes nothing. */
+  verifyMirror(request: VerifyRequest): Promise<VerifyStep>;
   listGroups(link: string): readonly GroupStatus[];
   /** The dry run of a link's sync tasks (all but groups, whose status shows the same). */
   planTasks(link: string): Promise<readonly TaskPlan[]>;
   receipt(id: string): ReceiptRecord | undefined;
+  /** What the source has of a switched topic and the topic has not, read there now. */
+  exportTail(topic: string): Promise<AsyncIterable<TailLine>>;
 }

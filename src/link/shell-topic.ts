@@ -201,6 +201,18 @@ export type ShellMeasure =
   | { readonly kind: 'measured'; readonly partitions: readonly ShellPartition[] }
   | { readonly kind: 'refused'; readonly error: LinkError };
 
+/**
+ * Records that somebody wrote into a shell past us: refused; or made part of the topic, from S on;
+ * or hidden for ever.
+ */
+export type WrittenShells = 'refuse' | 'adopt' | 'discard';
+
+export interface MeasureOptions {
+  readonly written: WrittenShells;
+  /** Remembers how far shells were looked through and held markers only. */
+  readonly verified?: Map<string, bigint>;
+}
+
 interface ShellToMeasure {
   readonly name: string;
   readonly topicId: string;
@@ -215,14 +227,13 @@ interface WrittenShell {
 
 /**
  * Reads n and the leaders' epochs of many shells. Only markers of refused transactions may be in
- * [0, n): a shell with records is refused with their count. `verified` remembers how far shells
- * were looked through.
+ * [0, n): a shell with records is refused with their count, unless it was said what to do with them.
  * @throws ClusterError when the destination does not answer at all
  */
 export async function measureShells(
   destination: Cluster,
   shells: readonly ShellToMeasure[],
-  verified?: Map<string, bigint>,
+  options: MeasureOptions = { written: 'refuse' },
 ): Promise<ReadonlyMap<string, ShellMeasure>> {
   const { topics } = await destination.metadata(shells.map(({ name }) => name));
   const measures = new Map<string, ShellMeasure>();
@@ -246,28 +257,40 @@ export async function measureShells(
       written.push({ shell, info, ends: measure.partitions });
     }
   }
+  // What is to be hidden need not be looked at.
+  if (options.written === 'discard') return measures;
   await forEachLimited(written, scansInFlight, async (shell) => {
-    const error = await refusalOf(destination, shell, verified);
-    if (error !== null) measures.set(shell.shell.name, { kind: 'refused', error });
+    measures.set(shell.shell.name, await measureWritten(destination, shell, options));
   });
   return measures;
 }
 
-async function refusalOf(
+async function measureWritten(
   destination: Cluster,
   written: WrittenShell,
-  verified: Map<string, bigint> | undefined,
-): Promise<LinkError | null> {
+  options: MeasureOptions,
+): Promise<ShellMeasure> {
   const { name } = written.shell;
+  const refused = (error: LinkError): ShellMeasure => ({ kind: 'refused', error });
   try {
-    const records = await countRecords(destination, written, verified);
-    if (records === 0) return null;
+    const found = await countRecords(destination, written, options.verified);
+    const records = [...found.values()].reduce((total, { count }) => total + count, 0);
+    if (options.written === 'adopt') {
+      const partitions = written.ends.map((end) => {
+        const { count, start } = found.get(end.partition) ?? { count: 0, start: 0n };
+        // All that is in it counts: its oldest batches may have the oldest epoch that there can be.
+        return count === 0 ? end : { ...end, nativeEnd: start, nativeEpoch: 0 };
+      });
+      return { kind: 'measured', partitions };
+    }
+    if (records === 0) return { kind: 'measured', partitions: written.ends };
     const message = `${records} records were written to the shell topic '${name}' past Causeway`;
-    return new LinkError('ILLEGAL_STATE', message);
+    return refused(new LinkError('ILLEGAL_STATE', message));
   } catch (error) {
-    if (error instanceof LinkError) return error;
+    if (error instanceof LinkError) return refused(error);
     if (!(error instanceof ClusterError)) throw error;
-    return new LinkError('DESTINATION_REFUSED', `'${name}': ${error.message}`, { cause: error });
+    const message = `'${name}': ${error.message}`;
+    return refused(new LinkError('DESTINATION_REFUSED', message, { cause: error }));
   }
 }
 
@@ -305,12 +328,12 @@ function measureOne(
   return { kind: 'measured', partitions };
 }
 
-/** Records that are no markers, over all partitions; from batch headers alone. */
+/** Records that are no markers, by partition; from batch headers alone. */
 async function countRecords(
   destination: Cluster,
   written: WrittenShell,
   verified: Map<string, bigint> | undefined,
-): Promise<number> {
+): Promise<ReadonlyMap<number, { readonly count: number; readonly start: bigint }>> {
   const { shell, info, ends } = written;
   const leaders = ends.map(({ partition }) => ({
     topic: shell.name,
@@ -318,8 +341,9 @@ async function countRecords(
     leaderId: info.partitions.find((entry) => entry.partition === partition)?.leaderId ?? -1,
   }));
   const starts = await listOffsets(destination, leaders, { timestamp: earliestTimestamp });
-  let count = 0;
+  const found = new Map<number, { count: number; start: bigint }>();
   for (const { partition, nativeEnd } of ends) {
+    let count = 0;
     const key = partitionKey(shell.topicId, partition);
     const start = starts.get(partitionKey(shell.name, partition));
     if (start === undefined || start.errorCode !== ErrorCode.NONE) {
@@ -345,8 +369,9 @@ async function countRecords(
       if (offset === before) break;
     }
     if (count === 0) verified?.set(key, offset);
+    found.set(partition, { count, start: start.offset });
   }
-  return count;
+  return found;
 }
 
 function unreadable(topic: string, partition: number, errorCode: number | undefined): LinkError {

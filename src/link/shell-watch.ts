@@ -123,7 +123,9 @@ export class ShellWatch {
       topicId === null ? [] : [{ name, topicId, partitionsCount: partitions.length }],
     );
     if (shells.length === 0) return;
-    const measures = await measureShells(this.#parts.context.destination, shells, this.#verified);
+    const { destination } = this.#parts.context;
+    const options = { written: 'refuse', verified: this.#verified } as const;
+    const measures = await measureShells(destination, shells, options);
     for (const record of records) {
       const measure = measures.get(record.name);
       if (measure?.kind !== 'refused' || measure.error.code !== 'ILLEGAL_STATE') continue;

@@ -20,6 +20,7 @@ import { Promotions } from './promote.ts';
 import type { LinkService } from './service.ts';
 import { ShellWatch } from './shell-watch.ts';
 import { messageOf } from './signal.ts';
+import { SwitchedWatch } from './switched-watch.ts';
 import { TopicChanges } from './topic-changes.ts';
 
 export interface StartLinksOptions {
@@ -66,7 +67,13 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     makeTasks: (link) => new LinkTasks({ context, link, changes, creator }),
   });
   const runtimeOf = (name: string) => links.entry(name)?.runtime;
-  const failover = new Failover({ context, topics, changes, link: runtimeOf });
+  const receipts = {
+    clock,
+    lag: (link: string, topic: string, partition: number) =>
+      runtimeOf(link)?.feeds.lag(topic, partition),
+    groups: (link: string) => links.entry(link)?.groups.status() ?? [],
+  };
+  const failover = new Failover({ context, topics, changes, link: runtimeOf, receipts });
   const promotions = new Promotions({
     context,
     topics,
@@ -78,6 +85,13 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       return (await entry?.groups.finalRound(topic)) ?? [];
     },
     receiptId: newReceiptId,
+    receipts,
+  });
+  const switched = new SwitchedWatch({
+    context,
+    topics,
+    changes,
+    links: () => [...links.entries].map(({ runtime }) => runtime),
   });
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
@@ -92,6 +106,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   await topics.start();
   links.start();
   watch.start();
+  switched.start();
 
   return {
     service: new LinkServiceImpl({
@@ -102,13 +117,17 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       creator,
       promotions,
       failover,
+      switched,
     }),
     directory: topics,
     close: async () => {
       changes.close();
+      // Its looks end with the connections of the links.
+      const switchedClosed = switched.close();
       await watch.close();
       await promotions.close();
       await links.close();
+      await switchedClosed;
       topics.close();
     },
   };

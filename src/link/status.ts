@@ -2,11 +2,11 @@
 // blocks. Owns no data; refuses to change any. Invariant: what is not known is null or -1, never 0,
 // and a partition that does not move although it should is never shown as healthy.
 import { openNativeExtent } from '../timeline/timeline.ts';
+import type { Blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { isFetching, type LinkConditions, shownState } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import type { Blocking } from './promote.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
 
 const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
@@ -63,7 +63,12 @@ function generalCause(link: LinkRuntime | undefined, context: LinkContext): stri
 export function mirrorStatus(
   topic: MirrorTopic,
   link: LinkRuntime | undefined,
-  parts: { readonly context: LinkContext; readonly blocking: readonly Blocking[] },
+  parts: {
+    readonly context: LinkContext;
+    readonly blocking: readonly Blocking[];
+    readonly notices: readonly Blocking[];
+    readonly strayRecords: bigint | null;
+  },
 ): MirrorStatus {
   const { record } = topic;
   const isFailingOver = topic.phase === 'FAILING_OVER';
@@ -81,6 +86,8 @@ export function mirrorStatus(
     stoppedBy: record.stoppedBy,
     partitions: partitionStatuses(topic, link, parts.context),
     blocking: parts.blocking,
+    notices: parts.notices,
+    strayRecords: parts.strayRecords,
   };
 }
 

@@ -1,6 +1,5 @@
 // What promotion and failover have in common: measuring a topic for the splice, the ABORT batches
-// for transactions open at its end, the record after the switch and its line in the receipt.
-// Refuses to know when a switch is right. Invariants: the first epoch of the new extent lies above
+// for transactions open at its end, and the record after the switch. Refuses to know when a switch is right. Invariants: the first epoch of the new extent lies above
 // every epoch that was stored or advertised; ABORT batches are appended only under a hold, at
 // offsets that a durable record can cut back to.
 import { buildControlBatch } from '../../protocol/index.ts';
@@ -8,13 +7,12 @@ import { StorageError } from '../../storage/errors.ts';
 import type { MirrorLog, OpenTransaction } from '../../storage/mirror-log.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import type { PartitionView } from '../gateway/topic-directory.ts';
-import type { ReceiptPartition, ReceiptTopic, TopicRecord } from '../state/records.ts';
+import type { TopicRecord } from '../state/records.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import { nextEpoch, splice } from '../timeline/timeline.ts';
-import type { LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { LinkError } from './service.ts';
-import { measureShells, type ShellPartition } from './shell-topic.ts';
+import { measureShells, type ShellPartition, type WrittenShells } from './shell-topic.ts';
 import { forEachLimited } from './signal.ts';
 
 const flushesInFlight = 64;
@@ -60,7 +58,7 @@ export function usableLogs(topic: MirrorTopic): readonly MirrorLog[] {
 export async function measureSwitch(
   destination: Cluster,
   topics: readonly MirrorTopic[],
-  options: { readonly flush: boolean },
+  options: { readonly flush: boolean; readonly written: WrittenShells },
 ): Promise<Measured> {
   const refused = new Map<string, LinkError>();
   const usable: { topic: MirrorTopic; logs: readonly MirrorLog[] }[] = [];
@@ -85,7 +83,7 @@ export async function measureSwitch(
       topicId: topic.record.topicId ?? '',
       partitionsCount: topic.partitions.length,
     }));
-  const measures = await measureShells(destination, shells);
+  const measures = await measureShells(destination, shells, { written: options.written });
   const ready: SwitchTopic[] = [];
   for (const { topic } of usable) {
     const measure = measures.get(topic.name);
@@ -177,32 +175,4 @@ export function splicedPartitions({ partitions }: SwitchTopic): TopicRecord['par
       lastVirtualEpoch: virtualEpoch(lastEpoch),
     }),
   );
-}
-
-/** `isDone`: after the ABORT batches; otherwise what it would be. */
-export function receiptTopic(
-  topic: SwitchTopic,
-  lagOf: (partition: number) => LagTracker | undefined,
-  isDone: boolean,
-): ReceiptTopic {
-  return {
-    topic: topic.record.name,
-    link: topic.record.link,
-    partitions: topic.partitions.map((partition): ReceiptPartition => {
-      const { view, log, shell, open, mirroredEnd, lastEpoch } = partition;
-      const lag = lagOf(view.partition);
-      const sourceEnd = lag?.sourceEnd ?? -1n;
-      const lost = sourceEnd > mirroredEnd ? sourceEnd - mirroredEnd : 0n;
-      return {
-        partition: view.partition,
-        virtualEnd: isDone ? log.end : mirroredEnd + BigInt(open.length),
-        nativeEnd: shell.nativeEnd,
-        firstEpoch: nextEpoch(view.timeline, virtualEpoch(lastEpoch)),
-        sourceEnd,
-        lostRecords: sourceEnd < 0n ? -1n : lost,
-        lastContactTimeMs: lag?.contactUnixMs ?? -1,
-        abortedTransactions: open.length,
-      };
-    }),
-  };
 }

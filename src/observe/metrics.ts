@@ -186,6 +186,16 @@ class MetricsCollector {
         }
       },
     );
+    this.#filled(
+      'mirror_stray_records',
+      'Records that the source got after the topic was switched; NaN while it is not read.',
+      ['link', 'topic'],
+      (gauge, { mirrors }) => {
+        for (const { link, name, state, strayRecords } of mirrors) {
+          if (state === 'STOPPED') gauge.set({ link, topic: name }, number(strayRecords));
+        }
+      },
+    );
     const lost = new Counter({
       name: 'causeway_mirror_lost_records_total',
       help: 'Records that failovers left behind, as far as they are known.',
@@ -196,7 +206,10 @@ class MetricsCollector {
       lost.reset();
       for (const receipt of this.#sources.receipts()) {
         for (const { link, topic, partitions } of receipt.topics) {
-          const known = partitions.map(({ lostRecords }) => (lostRecords > 0n ? lostRecords : 0n));
+          const known = partitions.map(({ lostRecords, found }) => {
+            const records = found?.lostRecords ?? lostRecords;
+            return records > 0n ? records : 0n;
+          });
           lost.inc({ link, topic }, sum(known));
         }
       }

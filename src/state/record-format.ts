@@ -16,8 +16,10 @@ import {
   type NodePortsRecord,
   type PendingCreation,
   type PendingStop,
+  type ReceiptGroup,
   type ReceiptPartition,
   type ReceiptRecord,
+  type ReceiptTopic,
   type StateRecord,
   type StorageRecord,
   stateKey,
@@ -28,12 +30,13 @@ import { StateError } from './state.ts';
 /** The newest format of each kind, which is written; all older ones stay readable. */
 export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
-  /** 2: `syncedConfigs`, `auto`. */
-  topic: 2,
+  /** 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. */
+  topic: 3,
   'node-ports': 1,
   storage: 1,
   lease: 1,
-  receipt: 1,
+  /** 2: groups, copies, lost bytes and seconds, and what the source was found to have. */
+  receipt: 2,
   'link-acls': 1,
 };
 
@@ -130,7 +133,12 @@ function readStop(fields: Fields): PendingStop {
       partition: cut.integer('partition'),
       offset: cut.bigint('offset'),
     })),
+    ...(fields.has('atomic') ? { atomic: fields.object('atomic', readAtomic) } : {}),
   };
+}
+
+function readAtomic(fields: Fields): { id: string; count: number } {
+  return { id: fields.string('id'), count: fields.integer('count') };
 }
 
 function readTopic(fields: Fields, version: number): TopicRecord {
@@ -197,31 +205,60 @@ function readLease(fields: Fields): LeaseRecord {
   };
 }
 
-function readReceiptPartition(fields: Fields): ReceiptPartition {
+function readFound(fields: Fields): { sourceEnd: bigint; lostRecords: bigint } {
+  return { sourceEnd: fields.bigint('sourceEnd'), lostRecords: fields.bigint('lostRecords') };
+}
+
+function readReceiptPartition(fields: Fields, version: number): ReceiptPartition {
+  const virtualEnd = fields.bigint('virtualEnd');
+  const abortedTransactions = fields.integer('abortedTransactions');
+  const isOld = version < 2;
   return {
     partition: fields.integer('partition'),
-    virtualEnd: fields.bigint('virtualEnd'),
+    virtualEnd,
     nativeEnd: fields.bigint('nativeEnd'),
     firstEpoch: fields.integer('firstEpoch'),
     sourceEnd: fields.bigint('sourceEnd'),
+    mirroredEnd: isOld ? virtualEnd - BigInt(abortedTransactions) : fields.bigint('mirroredEnd'),
     lostRecords: fields.bigint('lostRecords'),
+    lostBytes: isOld ? -1n : fields.bigint('lostBytes'),
+    lostSeconds: isOld ? -1 : fields.integer('lostSeconds'),
     lastContactTimeMs: fields.integer('lastContactTimeMs'),
-    abortedTransactions: fields.integer('abortedTransactions'),
+    abortedTransactions,
+    found: isOld ? null : fields.nullable('found', (name) => fields.object(name, readFound)),
   };
 }
 
-function readReceipt(fields: Fields): ReceiptRecord {
+function readReceiptGroup(fields: Fields): ReceiptGroup {
+  return {
+    group: fields.string('group'),
+    partition: fields.integer('partition'),
+    oldOffset: fields.bigint('oldOffset'),
+    newOffset: fields.bigint('newOffset'),
+  };
+}
+
+function readReceiptTopic(fields: Fields, version: number): ReceiptTopic {
+  const isOld = version < 2;
+  return {
+    topic: fields.string('topic'),
+    link: fields.string('link'),
+    partitions: fields.list('partitions', (entry) => readReceiptPartition(entry, version)),
+    groups: isOld ? [] : fields.list('groups', readReceiptGroup),
+    groupsCount: isOld ? 0 : fields.integer('groupsCount'),
+    historyCopies: isOld ? 1 : fields.integer('historyCopies'),
+    completedTimeMs: isOld ? -1 : fields.integer('completedTimeMs'),
+  };
+}
+
+function readReceipt(fields: Fields, version: number): ReceiptRecord {
   return {
     kind: 'receipt',
     id: fields.string('id'),
     command: fields.oneOf('command', commands),
     actor: fields.string('actor'),
     timeMs: fields.integer('timeMs'),
-    topics: fields.list('topics', (topic) => ({
-      topic: topic.string('topic'),
-      link: topic.string('link'),
-      partitions: topic.list('partitions', readReceiptPartition),
-    })),
+    topics: fields.list('topics', (entry) => readReceiptTopic(entry, version)),
   };
 }
 

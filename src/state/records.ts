@@ -116,6 +116,8 @@ export interface PendingStop {
    * offsets are not the source's: unless the switch is committed they are cut before anything else.
    */
   readonly cuts: readonly { readonly partition: number; readonly offset: bigint }[];
+  /** Only of promotions that are all or none: `count` topics carry the same id, or none goes on. */
+  readonly atomic?: { readonly id: string; readonly count: number };
 }
 
 /** The durable map of advertised ports: same ids, same ports over restarts. */
@@ -175,6 +177,21 @@ export interface ReceiptTopic {
   readonly topic: string;
   readonly link: string;
   readonly partitions: readonly ReceiptPartition[];
+  /** Groups that had committed beyond S: what the source has, and what they were set to. */
+  readonly groups: readonly ReceiptGroup[];
+  /** All of them; `groups` is cut off in a receipt of very many. */
+  readonly groupsCount: number;
+  /** How many copies there are of what lies below S. */
+  readonly historyCopies: number;
+  /** When the source was read after the switch, Unix ms; -1 while it was not. */
+  readonly completedTimeMs: number;
+}
+
+export interface ReceiptGroup {
+  readonly group: string;
+  readonly partition: number;
+  readonly oldOffset: bigint;
+  readonly newOffset: bigint;
 }
 
 export interface ReceiptPartition {
@@ -186,11 +203,19 @@ export interface ReceiptPartition {
   readonly firstEpoch: number;
   /** Last known end of the source, or -1. */
   readonly sourceEnd: bigint;
-  /** max(0, sourceEnd - mirrored end), or -1 when unknown. */
+  /** End of what came from the source: S without the ABORT batches. */
+  readonly mirroredEnd: bigint;
+  /** max(0, sourceEnd - mirroredEnd), or -1 when unknown. */
   readonly lostRecords: bigint;
+  /** Estimated by the mean size of a record in the copy; -1 when unknown. */
+  readonly lostBytes: bigint;
+  /** Age of the last moment at which the copy was complete, rounded up; -1 when unknown. */
+  readonly lostSeconds: number;
   /** Unix time in ms of the last answer of the source for this partition, or -1. */
   readonly lastContactTimeMs: number;
   readonly abortedTransactions: number;
+  /** What the source had when it was read after the switch: the true loss. Null until then. */
+  readonly found: { readonly sourceEnd: bigint; readonly lostRecords: bigint } | null;
 }
 
 export type StateRecord =

@@ -90,10 +90,12 @@ describe('promote', () => {
     await mirrored(topic, [1n]);
     await world.command('promote', topic);
     await until('the blocking transaction', () =>
-      world.service.describeMirror(topic).blocking.some(({ code }) => code === 'OPEN_TRANSACTION'),
+      world.service.describeMirror(topic).blocking.some(({ code }) => code === 'TRANSACTION_OPEN'),
     );
     assert.equal(world.service.describeMirror(topic).state, 'PENDING_STOPPED');
-    assert.equal(world.service.describeMirror(topic).phase, 'DRAINING');
+    const status = world.service.describeMirror(topic);
+    assert.equal(status.phase, 'OPEN_TRANSACTIONS');
+    assert.match(status.blocking[0]?.remedy ?? '', /kafka-transactions --abort/);
     await transaction.end('commit');
     await world.inState(topic, 'STOPPED');
     assert.equal(nativeExtent(topic).extent.start, 2n);
@@ -109,7 +111,7 @@ describe('promote', () => {
     await world.command('promote', topic, { deadlineMs: 600 });
     await world.inState(topic, 'ACTIVE');
     const told = world.events.since(0).findLast(({ event }) => event === 'mirror_state_changed');
-    assert.match(told?.message ?? '', /deadline.*OPEN_TRANSACTION/);
+    assert.match(told?.message ?? '', /deadline.*TRANSACTION_OPEN/);
     await world.command('promote', topic);
     await world.inState(topic, 'PENDING_STOPPED');
     assert.equal((await world.command('cancel', topic)).rows[0]?.error, null);
@@ -233,6 +235,8 @@ describe('failover', () => {
     assert.equal(line?.abortedTransactions, 2);
     assert.equal(line?.lostRecords, 0n);
     assert.ok((line?.lastContactTimeMs ?? -1) > 0);
+    assert.ok((line?.lostSeconds ?? -1) >= 0, 'complete a moment ago');
+    assert.equal(line?.found, null, 'the source has not been read since');
     assert.equal(world.service.receipt(receipt?.id ?? '')?.topics.length, 3);
     // Idempotent, also across a restart, and no timeline changes twice (R11).
     const timelines = world.state.view.topics.get(topic)?.partitions;

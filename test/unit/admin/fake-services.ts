@@ -47,6 +47,8 @@ export function mirrorStatus(name: string, changes: Partial<MirrorStatus> = {}):
     stoppedBy: null,
     partitions: [partitionStatus()],
     blocking: [],
+    notices: [],
+    strayRecords: null,
     ...changes,
   };
 }
@@ -221,15 +223,35 @@ export class FakeLinks implements LinkService {
               nativeEnd: 0n,
               firstEpoch: 1,
               sourceEnd: 100n,
+              mirroredEnd: 90n,
               lostRecords: 10n,
+              lostBytes: 1_000n,
+              lostSeconds: 2,
               lastContactTimeMs: 1_699_999_999_000,
               abortedTransactions: 1,
+              found: null,
             },
           ],
+          groups: [{ group: 'billing', partition: 0, oldOffset: 95n, newOffset: 91n }],
+          groupsCount: 1,
+          historyCopies: 1,
+          completedTimeMs: -1,
         })),
     };
     if (!request.validateOnly) this.receipts.set(receipt.id, receipt);
     return receipt;
+  }
+
+  /** Steps that verifyMirror answers one after the other. */
+  verifySteps: Awaited<ReturnType<LinkService['verifyMirror']>>[] = [];
+
+  async verifyMirror(
+    request: Parameters<LinkService['verifyMirror']>[0],
+  ): ReturnType<LinkService['verifyMirror']> {
+    this.#record('verifyMirror', request);
+    const step = this.verifySteps.shift();
+    if (step === undefined) throw new LinkError('MIRROR_NOT_FOUND', 'no step is scripted');
+    return step;
   }
 
   listGroups(): ReturnType<LinkService['listGroups']> {
@@ -252,6 +274,16 @@ export class FakeLinks implements LinkService {
 
   receipt(id: string): ReceiptRecord | undefined {
     return this.receipts.get(id);
+  }
+
+  async exportTail(topic: string): ReturnType<LinkService['exportTail']> {
+    this.#record('exportTail', topic);
+    const gap = { from: 90n, to: 92n, why: 'aged out at the source' };
+    const record = { partition: 0, timestamp: 1n, key: null, headers: [], isTransactional: false };
+    return (async function* () {
+      yield { partition: 0, gap };
+      for (const offset of [92n, 93n]) yield { ...record, offset, value: 'eA==' };
+    })();
   }
 }
 

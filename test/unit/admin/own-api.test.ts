@@ -147,15 +147,35 @@ test('all of a link leaves out what is stopped; a failover gives its receipt', a
             nativeEnd: 0,
             firstEpoch: 1,
             sourceEnd: 100,
+            mirroredEnd: 90,
             lostRecords: 10,
+            lostBytes: 1000,
+            lostSeconds: 2,
             lastContactTimeMs: 1_699_999_999_000,
             abortedTransactions: 1,
+            found: null,
           },
         ],
+        groups: [{ group: 'billing', partition: 0, oldOffset: 95, newOffset: 91 }],
+        groupsCount: 1,
+        historyCopies: 1,
+        completedTimeMs: -1,
       },
     ],
   });
   assert.equal((await get('/causeway/v1/receipts/none')).status, 404);
+});
+
+test('the tail of a switched topic comes line by line', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
+  const response = await app.inject({ url: '/causeway/v1/mirrors/orders/tail' });
+  assert.match(String(response.headers['content-type']), /x-ndjson/);
+  const lines = response.body.trimEnd().split('\n');
+  assert.deepEqual(JSON.parse(lines[0] ?? ''), {
+    partition: 0,
+    gap: { from: 90, to: 92, why: 'aged out at the source' },
+  });
+  assert.equal(lines.length, 3);
 });
 
 test('R18: commands that say too little or too much change nothing', async () => {

@@ -242,7 +242,7 @@ test('a mirror is created, shown and listed with every field of the schema', asy
 
 test('blocking reasons of a promotion are its transition errors', async () => {
   services.links.links.set('dr', linkStatus('dr'));
-  const blocking = [{ code: 'LAG', message: 'Partition 0 is 10 records behind.' }];
+  const blocking = [{ code: 'LAG', message: 'Partition 0 is 10 records behind.', remedy: null }];
   services.links.mirrors.set('orders', mirrorStatus('orders', { blocking }));
   const url = `${root}/links/dr/mirrors/orders?include_state_transition_errors=true`;
   const { body } = await call('GET', url);

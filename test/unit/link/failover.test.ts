@@ -66,7 +66,8 @@ async function start(world: {
   await topics.start();
   const { state, events, clock } = context;
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
-  const failover = new Failover({ context, topics, changes, link: () => undefined });
+  const receipts = { clock, lag: () => undefined, groups: () => [] };
+  const failover = new Failover({ context, topics, changes, link: () => undefined, receipts });
   const run = (isDryRun = false) =>
     failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun });
   return { topics, failover, run, events, changes };

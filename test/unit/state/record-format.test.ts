@@ -101,6 +101,26 @@ const records: Readonly<Record<string, StateRecord>> = {
       cuts: [{ partition: 0, offset: 17n }],
     },
   },
+  'topic-atomic': {
+    kind: 'topic',
+    name: 'orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'PENDING_STOPPED',
+    stateTimeMs: 1_700_000_000_006,
+    error: null,
+    partitions: [{ extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] }],
+    stoppedBy: null,
+    stopping: {
+      command: 'promote',
+      actor: 'ops',
+      deadlineTimeMs: 1_700_000_300_000,
+      cuts: [],
+      atomic: { id: 'abc', count: 3 },
+    },
+  },
   'node-ports': { kind: 'node-ports', ports: { '1': 9093, '1000000': 9192 } },
   storage: { kind: 'storage', directoryId: 'AAAAAAAAAAAAAAAAAAAABA' },
   lease: {
@@ -127,12 +147,20 @@ const records: Readonly<Record<string, StateRecord>> = {
             virtualEnd: 100n,
             nativeEnd: 2n,
             firstEpoch: 42,
-            sourceEnd: 110n,
+            sourceEnd: 109n,
+            mirroredEnd: 99n,
             lostRecords: 10n,
+            lostBytes: 1_000n,
+            lostSeconds: 3,
             lastContactTimeMs: 1_700_000_000_000,
             abortedTransactions: 1,
+            found: { sourceEnd: 111n, lostRecords: 12n },
           },
         ],
+        groups: [{ group: 'app', partition: 0, oldOffset: 105n, newOffset: 100n }],
+        groupsCount: 1,
+        historyCopies: 1,
+        completedTimeMs: 1_700_000_009_000,
       },
     ],
   },
@@ -142,8 +170,9 @@ const records: Readonly<Record<string, StateRecord>> = {
  * Records that were there before their kind's format changed: by name, the versions with a file.
  */
 const olderVersions: Readonly<Record<string, readonly number[]>> = {
-  topic: [1],
-  'topic-pending': [1],
+  topic: [1, 2],
+  'topic-pending': [1, 2],
+  'topic-auto': [2],
 };
 
 function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {
@@ -179,8 +208,23 @@ for (const [name, versions] of Object.entries(olderVersions)) {
   }
 }
 
+test('a receipt of the first format says what it does not know', () => {
+  const read = decodeRecord('receipt/failover-1', golden('receipt', 1));
+  assert.ok(read.kind === 'receipt');
+  const [topic] = read.topics;
+  assert.deepEqual(
+    [topic?.groups, topic?.groupsCount, topic?.historyCopies, topic?.completedTimeMs],
+    [[], 0, 1, -1],
+  );
+  const [partition] = topic?.partitions ?? [];
+  assert.deepEqual(
+    [partition?.mirroredEnd, partition?.lostBytes, partition?.lostSeconds, partition?.found],
+    [99n, -1n, -1, null],
+  );
+});
+
 test('an older format has none of the newer fields', () => {
-  const older = golden('topic-auto').replace('"v":2', '"v":1');
+  const older = golden('topic-auto').replace('"v":3', '"v":1');
   assert.throws(() => decodeRecord('topic/eu.orders', older), isCorrupt(/"syncedConfigs" is not/));
 });
 
@@ -190,8 +234,8 @@ test('the order of fields does not depend on who made the record', () => {
 });
 
 test('a newer format is refused by its version', () => {
-  const newer = golden('topic').replace('"v":2', '"v":3');
-  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 3/));
+  const newer = golden('topic').replace('"v":3', '"v":4');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 4/));
 });
 
 test('what is wrong is named', () => {
@@ -202,7 +246,7 @@ test('what is wrong is named', () => {
     ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
     ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
     ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
-    ['topic/other', '"v":2', '"v":2', /does not belong under the key "topic\/other"/],
+    ['topic/other', '"v":3', '"v":3', /does not belong under the key "topic\/other"/],
     ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
     ['topic/orders', '{', '', /not JSON/],
   ];

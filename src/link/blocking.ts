@@ -1,0 +1,48 @@
+// What can stand in a promotion's way: stable codes, each with what an operator can do about it.
+// Owns the words; refuses to know how any of it is found out. Invariant: a code never changes its
+// meaning, and each of ours has a remedy.
+
+export interface Blocking {
+  readonly code: string;
+  readonly message: string;
+  /** Null for a code of another part, whose message says all there is. */
+  readonly remedy: string | null;
+}
+
+const remedies = {
+  SOURCE_UNREACHABLE:
+    'Bring the source back, or fail over: that needs no source, and its receipt says what is lost.',
+  MIRROR_LAG: 'Wait; if it does not shrink, stop the producers and see why the mirror is slow.',
+  PRODUCERS_WRITING: 'Stop the producers at the source: what they write after the switch is lost.',
+  TRANSACTION_OPEN:
+    'Let the producer end its transaction, or abort it at the source with ' +
+    'kafka-transactions --abort; failing over aborts it here.',
+  PARTITIONS_GROWING: 'Wait: the mirror follows its source to the new partitions.',
+  GROUP_OFFSETS_UNSTABLE: 'Let the transaction that commits offsets end at the source.',
+  GROUP_LIVE_AT_DESTINATION:
+    'Nothing stands in the way. The group has members here, so its offsets are its own; stop its ' +
+    "members if it is to go on from the source's offsets.",
+  ATOMIC_WAITING: 'See what blocks the other topics; promote without --atomic to let them go.',
+  SWITCH_TIMEOUT: 'Wait: it is tried again. If it repeats, source or destination are slow.',
+  SHELL_TOPIC_WRITTEN:
+    'Somebody writes to the topic past Causeway. Fail over with --adopt or --discard.',
+  STORAGE_ERROR: 'See the log of Causeway: the mirror log of this partition cannot be used.',
+  DESTINATION_UNREACHABLE: 'Wait for the destination: the switch is committed there.',
+  NOT_OWNER: 'Ask the instance that holds the lease; if there is none, wait for it to be taken.',
+  STATE_UNAVAILABLE: 'Wait for the destination: the state topic cannot be written.',
+  LINK_NOT_FOUND: 'The link was deleted: only a failover is possible.',
+} as const;
+
+export type BlockingCode = keyof typeof remedies;
+
+export const blockingCodes = Object.keys(remedies) as readonly BlockingCode[];
+
+export function blocking(code: BlockingCode, message: string): Blocking {
+  return { code, message, remedy: remedies[code] };
+}
+
+/** A reason that another part gave, with our remedy if the code is one of ours. */
+export function withRemedy(reason: { code: string; message: string }): Blocking {
+  const isOurs = Object.hasOwn(remedies, reason.code);
+  return { ...reason, remedy: isOurs ? remedies[reason.code as BlockingCode] : null };
+}

@@ -1,0 +1,125 @@
+// One look at what a promotion waits for: fresh ends of the source against the durable ends of the
+// mirror, whether the source is quiet, which transactions are open. Owns what earlier looks saw;
+// refuses to change anything. Invariant: what could not be asked blocks, it never counts as done.
+import { ErrorCode, errorName } from '../../protocol/index.ts';
+import { type Blocking, blocking } from './blocking.ts';
+import type { LinkClock } from './context.ts';
+import { partitionKey } from './fetch-session.ts';
+import type { LinkRuntime } from './link.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
+import { latestTimestamp, listOffsets, type OffsetAnswers } from './source-offsets.ts';
+
+const confirmTimeoutMs = 2_000;
+const partitionsNamed = 3;
+
+interface SeenEnd {
+  readonly offset: bigint;
+  /** Monotonic ms since which the source has not moved. */
+  readonly sinceMs: number;
+}
+
+/** What the looks at one topic remember from one to the next. */
+export class SourceQuiet {
+  readonly #ends = new Map<number, SeenEnd>();
+  readonly #clock: LinkClock;
+
+  constructor(clock: LinkClock) {
+    this.#clock = clock;
+  }
+
+  /** `changedAtMs`: since when fetching has seen this end, when it has seen the same. */
+  note(partition: number, offset: bigint, changedAtMs: number | null): void {
+    if (this.#ends.get(partition)?.offset === offset) return;
+    this.#ends.set(partition, { offset, sinceMs: changedAtMs ?? this.#clock.monotonicMs() });
+  }
+
+  /** Partitions that were written to within the last so many ms. */
+  busy(quietMs: number): number[] {
+    const nowMs = this.#clock.monotonicMs();
+    return [...this.#ends].flatMap(([partition, { sinceMs }]) =>
+      nowMs - sinceMs < quietMs ? [partition] : [],
+    );
+  }
+}
+
+/** The source's ends against ours, all topics of one link in one round. Empty lists: no lag. */
+export async function lagOf(
+  topics: readonly MirrorTopic[],
+  link: LinkRuntime,
+  quiet: (topic: string) => SourceQuiet,
+): Promise<ReadonlyMap<string, readonly Blocking[]>> {
+  const { cluster } = link;
+  const names = [...new Set(topics.map(({ record }) => record.sourceTopic))];
+  const { topics: infos } = await cluster.metadata(names);
+  const partitions = topics.flatMap(({ record, partitions: views }) =>
+    views.map(({ partition }) => ({
+      topic: record.sourceTopic,
+      partition,
+      leaderId:
+        infos.get(record.sourceTopic)?.partitions.find((found) => found.partition === partition)
+          ?.leaderId ?? -1,
+    })),
+  );
+  const timeoutMs = confirmTimeoutMs;
+  const ends = await listOffsets(cluster, partitions, { timestamp: latestTimestamp, timeoutMs });
+  return new Map(
+    topics.map((topic) => {
+      const count = infos.get(topic.record.sourceTopic)?.partitions.length ?? 0;
+      const isGrowing = count > topic.partitionCount;
+      const reasons = isGrowing
+        ? [blocking('PARTITIONS_GROWING', `the source has ${count} partitions`)]
+        : lagOfTopic(topic, link, { ends, quiet: quiet(topic.name) });
+      return [topic.name, reasons] as const;
+    }),
+  );
+}
+
+function lagOfTopic(
+  topic: MirrorTopic,
+  link: LinkRuntime,
+  seen: { readonly ends: OffsetAnswers; readonly quiet: SourceQuiet },
+): readonly Blocking[] {
+  const reasons: Blocking[] = [];
+  for (const { partition, log } of topic.partitions) {
+    const end = seen.ends.get(partitionKey(topic.record.sourceTopic, partition));
+    const place = `partition ${partition}`;
+    if (log === null) {
+      reasons.push(blocking('STORAGE_ERROR', `${place}: the mirror log is unusable`));
+      continue;
+    }
+    if (end === undefined || end.errorCode !== ErrorCode.NONE) {
+      const cause = errorName(end?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
+      reasons.push(blocking('SOURCE_UNREACHABLE', `${place}: ${cause}`));
+      continue;
+    }
+    const tracker = link.feeds.lag(topic.name, partition);
+    const isSame = tracker?.sourceEnd === end.offset;
+    seen.quiet.note(partition, end.offset, isSame ? tracker.changedAtMs : null);
+    if (end.offset !== log.durableEnd || log.end !== log.durableEnd) {
+      const behind = end.offset - log.durableEnd;
+      reasons.push(blocking('MIRROR_LAG', `${place} has ${behind} offsets to go`));
+    }
+  }
+  return reasons;
+}
+
+export function stillWriting(quiet: SourceQuiet, quietMs: number): readonly Blocking[] {
+  const busy = quiet.busy(quietMs);
+  if (busy.length === 0) return [];
+  const named = busy.slice(0, partitionsNamed).join(', ');
+  const more = busy.length > partitionsNamed ? ` and ${busy.length - partitionsNamed} more` : '';
+  const message = `the source was written to within the last ${quietMs} ms (partition ${named}${more})`;
+  return [blocking('PRODUCERS_WRITING', message)];
+}
+
+export function openTransactions(topic: MirrorTopic): readonly Blocking[] {
+  return topic.partitions.flatMap(({ partition, log }) =>
+    (log?.openTransactions() ?? []).map(({ producerId, firstOffset }) =>
+      blocking(
+        'TRANSACTION_OPEN',
+        `partition ${partition}: transaction of producer ${producerId} ` +
+          `open since offset ${firstOffset}`,
+      ),
+    ),
+  );
+}

@@ -1,0 +1,131 @@
+// What a switch did, as it is written down with it: per partition the ends and what may be lost,
+// per topic the groups that had committed beyond S. Pure over what it is given. Refuses to know
+// when a switch is right. Invariant: what is not known is -1 or null, never 0; a dry run and the
+// real thing have the same fields.
+import type { ReceiptGroup, ReceiptPartition, ReceiptTopic } from '../state/records.ts';
+import { virtualEpoch } from '../timeline/offsets.ts';
+import { nextEpoch } from '../timeline/timeline.ts';
+import type { LinkClock } from './context.ts';
+import type { LagTracker } from './lag.ts';
+import type { GroupStatus } from './service.ts';
+import type { SwitchPartition, SwitchTopic } from './switch.ts';
+
+/** Bounds the record; the count says how many there are. */
+const groupsListed = 500;
+/** The mirror logs of one directory: what is below S exists once. */
+const historyCopies = 1;
+
+export interface ReceiptParts {
+  readonly clock: LinkClock;
+  readonly lag: (link: string, topic: string, partition: number) => LagTracker | undefined;
+  readonly groups: (link: string) => readonly GroupStatus[];
+}
+
+export interface ReceiptOptions {
+  readonly command: 'promote' | 'failover';
+  /** After the ABORT batches; otherwise what it would be. */
+  readonly isDone: boolean;
+}
+
+export function receiptTopics(
+  topics: readonly SwitchTopic[],
+  parts: ReceiptParts,
+  options: ReceiptOptions,
+): ReceiptTopic[] {
+  const byTopic = groupsByTopic(topics, parts);
+  let left = groupsListed;
+  return topics.map((topic) => {
+    const { name, link } = topic.record;
+    const partitions = topic.partitions.map((partition) =>
+      receiptPartition(partition, {
+        lag: parts.lag(link, name, partition.view.partition),
+        nowMs: parts.clock.monotonicMs(),
+        options,
+      }),
+    );
+    const ends = new Map(
+      partitions.map(({ partition, virtualEnd }) => [partition, virtualEnd] as const),
+    );
+    const groups = clampedGroups(byTopic.get(name) ?? [], ends);
+    const listed = groups.slice(0, left);
+    left -= listed.length;
+    return {
+      topic: name,
+      link,
+      partitions,
+      groups: listed,
+      groupsCount: groups.length,
+      historyCopies,
+      completedTimeMs: options.command === 'promote' ? parts.clock.unixMs() : -1,
+    };
+  });
+}
+
+function groupsByTopic(
+  topics: readonly SwitchTopic[],
+  parts: ReceiptParts,
+): ReadonlyMap<string, readonly GroupStatus[]> {
+  const byTopic = new Map<string, GroupStatus[]>();
+  for (const link of new Set(topics.map(({ record }) => record.link))) {
+    for (const status of parts.groups(link)) {
+      const own = byTopic.get(status.topic);
+      if (own) own.push(status);
+      else byTopic.set(status.topic, [status]);
+    }
+  }
+  return byTopic;
+}
+
+/** What the source has of a group beyond S is set back to S: those records are not here. */
+function clampedGroups(
+  statuses: readonly GroupStatus[],
+  ends: ReadonlyMap<number, bigint>,
+): ReceiptGroup[] {
+  return statuses.flatMap(({ group, partition, sourceOffset }) => {
+    const end = ends.get(partition);
+    if (end === undefined || sourceOffset <= end) return [];
+    return [{ group, partition, oldOffset: sourceOffset, newOffset: end }];
+  });
+}
+
+function receiptPartition(
+  { view, log, shell, open, mirroredEnd, lastEpoch }: SwitchPartition,
+  seen: {
+    readonly lag: LagTracker | undefined;
+    readonly nowMs: number;
+    readonly options: ReceiptOptions;
+  },
+): ReceiptPartition {
+  const { lag, nowMs, options } = seen;
+  const isPromotion = options.command === 'promote';
+  const sourceEnd = isPromotion ? mirroredEnd : (lag?.sourceEnd ?? -1n);
+  const lostRecords = lossOf({ sourceEnd, mirroredEnd });
+  const { completeAtMs = null } = lag?.lag(nowMs, Number.POSITIVE_INFINITY) ?? {};
+  const ageSeconds = completeAtMs === null ? -1 : Math.ceil((nowMs - completeAtMs) / 1000);
+  const size = { records: mirroredEnd - log.logStart, bytes: BigInt(log.sizeBytes) };
+  return {
+    partition: view.partition,
+    virtualEnd: options.isDone ? log.end : mirroredEnd + BigInt(open.length),
+    nativeEnd: shell.nativeEnd,
+    firstEpoch: nextEpoch(view.timeline, virtualEpoch(lastEpoch)),
+    sourceEnd,
+    mirroredEnd,
+    lostRecords,
+    lostBytes: bytesOf(lostRecords, size),
+    lostSeconds: isPromotion ? 0 : ageSeconds,
+    lastContactTimeMs: lag?.contactUnixMs ?? -1,
+    abortedTransactions: open.length,
+    found: isPromotion ? { sourceEnd, lostRecords } : null,
+  };
+}
+
+/** Records that the source has beyond our end; -1 when its end is not known. */
+export function lossOf(ends: { sourceEnd: bigint; mirroredEnd: bigint }): bigint {
+  if (ends.sourceEnd < 0n) return -1n;
+  return ends.sourceEnd > ends.mirroredEnd ? ends.sourceEnd - ends.mirroredEnd : 0n;
+}
+
+function bytesOf(lostRecords: bigint, copy: { records: bigint; bytes: bigint }): bigint {
+  if (lostRecords <= 0n) return lostRecords;
+  return copy.records > 0n ? (lostRecords * copy.bytes) / copy.records : -1n;
+}

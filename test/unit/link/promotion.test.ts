@@ -1,0 +1,200 @@
+// Promotions over a scripted source: what blocks them, sets that go all or none, the deadline,
+// cancelling, and what a restart finds.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { blockingCodes, withRemedy } from '../../../src/link/blocking.ts';
+import { LagTracker } from '../../../src/link/lag.ts';
+import type { LinkRuntime } from '../../../src/link/link.ts';
+import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
+import { Promotions } from '../../../src/link/promote.ts';
+import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import type { PendingStop, TopicRecord } from '../../../src/state/records.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror } from '../../../src/timeline/timeline.ts';
+import { until } from '../../helpers/wait.ts';
+import { batch, FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
+
+const ids = ['AAAAAAAAAAAAAAAAAAAAAQ', 'AAAAAAAAAAAAAAAAAAAAAg', 'AAAAAAAAAAAAAAAAAAAAAw'];
+
+function pending(index: number, atomic?: PendingStop['atomic'], deadlineMs = 60_000): TopicRecord {
+  return {
+    kind: 'topic',
+    name: `t${index}`,
+    topicId: ids[index] ?? '',
+    link: 'dr',
+    sourceTopic: `t${index}`,
+    sourceTopicId: ids[index] ?? '',
+    state: 'PENDING_STOPPED',
+    stateTimeMs: 0,
+    error: null,
+    partitions: [newMirror(virtualOffset(0n))],
+    stoppedBy: null,
+    stopping: {
+      command: 'promote',
+      actor: 'test',
+      deadlineTimeMs: Date.now() + deadlineMs,
+      cuts: [],
+      ...(atomic === undefined ? {} : { atomic }),
+    },
+  };
+}
+
+/** Topics t0, t1 ... with two records each, here and at the source. */
+async function scene(
+  t: TestContext,
+  records: readonly TopicRecord[],
+  options: { quietMs?: number } = {},
+) {
+  const state = new FakeState();
+  const { storage } = await openTestStorage(t);
+  const source = new FakeCluster();
+  const destination = new FakeCluster();
+  for (const record of records) {
+    state.topics.set(record.name, record);
+    const log = await storage.create({ topicId: record.topicId ?? '', partition: 0 }, 0n);
+    await log.append(batch({ base: 0n, count: 2 }));
+    await log.flush();
+    for (const cluster of [source, destination]) {
+      cluster.topics.set(record.name, topicInfo(record.name, record.topicId ?? '', [0]));
+    }
+    source.ends.set(`${record.name}/0`, 2n);
+  }
+  const context = testContext({ state, storage, destination, source });
+  const topics = new MirrorTopics(context);
+  await topics.start();
+  const { events, clock } = context;
+  const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
+  const held: string[] = [];
+  const link = {
+    cluster: source,
+    settings: { promoteQuietMs: options.quietMs ?? 0 },
+    feeds: {
+      hold: async (name: string) => held.push(name),
+      lag: () => new LagTracker(2n, 0),
+    },
+    release: () => undefined,
+  } as unknown as LinkRuntime;
+  const promotions = new Promotions({
+    context,
+    topics,
+    changes,
+    link: () => link,
+    finalGroups: async () => [],
+    receiptId: () => 'r1',
+    receipts: { clock, lag: () => undefined, groups: () => [] },
+  });
+  t.after(() => promotions.close());
+  const stateOf = (name: string) => state.topics.get(name)?.state;
+  const codes = (name: string) => promotions.blocking(name).map(({ code }) => code);
+  return { state, source, topics, promotions, events, held, stateOf, codes, storage };
+}
+
+test('a set is switched by one state transaction, with one receipt', async (t) => {
+  const atomic = { id: 'set', count: 2 };
+  const { state, promotions, stateOf } = await scene(t, [pending(0, atomic), pending(1, atomic)]);
+  promotions.resume();
+  await until('both', () => stateOf('t0') === 'STOPPED' && stateOf('t1') === 'STOPPED');
+  assert.equal(state.commits.length, 1);
+  const receipt = state.receipts.get('r1');
+  assert.deepEqual(
+    receipt?.topics.map(({ topic }) => topic),
+    ['t0', 't1'],
+  );
+  const line = receipt?.topics[0]?.partitions[0];
+  assert.deepEqual(
+    [line?.sourceEnd, line?.lostRecords, line?.lostSeconds, line?.found],
+    [2n, 0n, 0, { sourceEnd: 2n, lostRecords: 0n }],
+  );
+});
+
+test('one that is not ready holds all of its set, and each says why', async (t) => {
+  const atomic = { id: 'set', count: 2 };
+  const world = await scene(t, [pending(0, atomic), pending(1, atomic)]);
+  const { state, source, promotions, stateOf, codes } = world;
+  source.ends.set('t1/0', 5n);
+  promotions.resume();
+  await until('the lag', () => codes('t1').includes('MIRROR_LAG'));
+  assert.deepEqual(codes('t0'), ['ATOMIC_WAITING']);
+  assert.match(promotions.blocking('t0')[0]?.message ?? '', /\(t1\)/);
+  assert.match(promotions.blocking('t1')[0]?.message ?? '', /partition 0 has 3 offsets to go/);
+  assert.equal(state.commits.length, 0);
+  source.ends.set('t1/0', 2n);
+  await until('both', () => stateOf('t0') === 'STOPPED' && stateOf('t1') === 'STOPPED');
+});
+
+test('cancelling one of a set takes all of it back', async (t) => {
+  const atomic = { id: 'set', count: 2 };
+  const world = await scene(t, [pending(0, atomic), pending(1, atomic)]);
+  world.source.ends.set('t1/0', 5n);
+  world.promotions.resume();
+  await world.promotions.cancel('t0', { actor: 'test', why: 'changed my mind' });
+  assert.deepEqual([world.stateOf('t0'), world.stateOf('t1')], ['ACTIVE', 'ACTIVE']);
+  assert.equal(world.state.topics.get('t0')?.stopping, undefined);
+  assert.equal(world.state.commits.length, 1);
+});
+
+test('a set that lost a member goes back as a whole, also after a restart', async (t) => {
+  const atomic = { id: 'set', count: 3 };
+  const world = await scene(t, [pending(0, atomic), pending(1, atomic)]);
+  world.promotions.resume();
+  await until('back', () => world.stateOf('t0') === 'ACTIVE' && world.stateOf('t1') === 'ACTIVE');
+  const told = world.events.since(0).find(({ event }) => event === 'mirror_state_changed');
+  assert.match(told?.message ?? '', /1 of the 3 topics that go together have left/);
+});
+
+test('the deadline takes a set back and says what was in the way', async (t) => {
+  const atomic = { id: 'set', count: 2 };
+  const world = await scene(t, [pending(0, atomic, 700), pending(1, atomic, 700)]);
+  world.source.ends.set('t1/0', 5n);
+  world.promotions.resume();
+  await until('back', () => world.stateOf('t0') === 'ACTIVE' && world.stateOf('t1') === 'ACTIVE');
+  const told = world.events.since(0).find(({ event }) => event === 'mirror_state_changed');
+  assert.match(told?.message ?? '', /deadline: MIRROR_LAG \(t1: partition 0 has 3 offsets/);
+});
+
+test('a source that is written to is not quiet, and blocks until it is', async (t) => {
+  const world = await scene(t, [pending(0)], { quietMs: 1_500 });
+  world.promotions.resume();
+  await until('the reason', () => world.codes('t0').includes('PRODUCERS_WRITING'));
+  assert.match(world.promotions.blocking('t0')[0]?.message ?? '', /1500 ms \(partition 0\)/);
+  assert.equal(world.stateOf('t0'), 'PENDING_STOPPED');
+  await until('quiet', () => world.stateOf('t0') === 'STOPPED');
+});
+
+test('an open transaction is a phase and a reason of its own', async (t) => {
+  const world = await scene(t, [pending(0)]);
+  const log = await world.storage.open({ topicId: ids[0] ?? '', partition: 0 });
+  await log.append(batch({ base: 2n, producerId: 77n }));
+  await log.flush();
+  world.source.ends.set('t0/0', 3n);
+  world.promotions.resume();
+  await until('the phase', () => world.topics.byName('t0')?.phase === 'OPEN_TRANSACTIONS');
+  assert.deepEqual(world.codes('t0'), ['TRANSACTION_OPEN']);
+  assert.match(
+    world.promotions.blocking('t0')[0]?.message ?? '',
+    /producer 77 open since offset 2/,
+  );
+});
+
+test('a source that does not answer blocks, with its remedy', async (t) => {
+  const world = await scene(t, [pending(0)]);
+  world.source.isDead = true;
+  world.promotions.resume();
+  await until('the reason', () => world.codes('t0').includes('SOURCE_UNREACHABLE'));
+  assert.match(world.promotions.blocking('t0')[0]?.remedy ?? '', /fail over/);
+});
+
+test('a switch that is not committed leaves the promotion as it was, and goes on', async (t) => {
+  const world = await scene(t, [pending(0)]);
+  world.state.fates = ['UNAVAILABLE', 'doubt-lost'];
+  world.promotions.resume();
+  await until('done', () => world.stateOf('t0') === 'STOPPED');
+  assert.equal(world.state.commits.length, 3);
+});
+
+test('every code of ours has a remedy, and a foreign one none', () => {
+  for (const code of blockingCodes) {
+    assert.ok((withRemedy({ code, message: '' }).remedy ?? '').length > 10, code);
+  }
+  assert.equal(withRemedy({ code: 'INTERNAL_ERROR', message: 'x' }).remedy, null);
+});
