@@ -1,7 +1,7 @@
-// A MirrorMaker 2 file as settings of a link: topics and groups with their exclusions, prefix, period
-// of offsets, the source's address. Pure. Refuses to know how links are made. Invariant: a pattern
-// that names and prefixes cannot express is refused by name, never widened; what is left out or is
-// narrower than the regular expression is a note for the operator.
+// A MirrorMaker 2 file as settings of a link: topics and groups with their exclusions, prefix,
+// period of offsets, the source's address. Pure. Refuses to know how links are made. Invariant: a
+// pattern that names and prefixes cannot express is refused by name, never widened; what is left
+// out or is narrower than the regular expression is a note for the operator.
 
 export interface Mm2Import {
   readonly flow: string;

@@ -75,8 +75,9 @@ export interface SourceConfig {
 }
 
 /**
- * What the source's configs mean for a shell. Of the always-synced keys the source's effective value
- * is taken, whatever it comes from; of the others what somebody set, on the topic or its brokers.
+ * What the source's configs mean for a shell. Of the always-synced keys the source's effective
+ * value is taken, whatever it comes from; of the others what somebody set, on the topic or its
+ * brokers.
  */
 export function syncedConfigs(
   source: readonly SourceConfig[],
@@ -119,7 +120,9 @@ export function refusedOverride(overrides: Readonly<Record<string, string>>): st
 /** DescribeConfigs' source of what was set on the topic itself. */
 const setOnTopic = 1;
 
-/** Whether a topic was made with other configs than these, and how; null when with exactly these. */
+/**
+ * Whether a topic was made with other configs than these, and how; null when with exactly these.
+ */
 export function otherConfigs(
   asked: Readonly<Record<string, string>>,
   found: readonly SourceConfig[],

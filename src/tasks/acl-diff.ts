@@ -1,7 +1,7 @@
-// What is to become of a link's ACLs at the destination: from those that the source has, those that
-// are there, and those that the link made. Pure. Refuses to know how ACLs are read and written.
-// Invariants: only an ACL that the link itself made is ever deleted, and only in mode `owned`; an ACL
-// that is there already is never claimed as the link's own.
+// What is to become of a link's ACLs at the destination: from those that the source has, those
+// that are there, and those that the link made. Pure. Refuses to know how ACLs are read and
+// written. Invariants: only an ACL that the link itself made is ever deleted, and only in mode
+// `owned`; an ACL that is there already is never claimed as the link's own.
 import type { Acl } from '../state/records.ts';
 import { patternTypes, resourceTypes } from './acl-filters.ts';
 

@@ -1,9 +1,9 @@
 // The ACL task of a link: ACLs of the source that its filters match are kept at the destination.
-// Owns the rounds and the record of what the link made; refuses to decide (acl-diff.ts) and to speak
-// Kafka (acl-requests.ts). Invariants (R12, R16): what is about to be made is recorded before it is
-// made, so that nothing else is ever taken for ours; the lease is checked before each request that
-// changes something; without a difference nothing is written; an authorizer that is missing is this
-// task's trouble alone.
+// Owns the rounds and the record of what the link made; refuses to decide (acl-diff.ts) and to
+// speak Kafka (acl-requests.ts). Invariants (R12, R16): what is about to be made is recorded
+// before it is made, so that nothing else is ever taken for ours; the lease is checked before each
+// request that changes something; without a difference nothing is written; an authorizer that is
+// missing is this task's trouble alone.
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { TaskPlan } from '../link/service.ts';

@@ -1,7 +1,8 @@
-// What is to become of a mirror's topic configs: a three-way comparison of what the source says, what
-// was taken over last, and what the destination has. Pure. Refuses to know brokers. Invariants: an
-// edit at the destination survives, except of keys that always follow the source and of the pinned
-// tombstones of a compacted mirror; a key that is not set at the source any more is unset.
+// What is to become of a mirror's topic configs: a three-way comparison of what the source says,
+// what was taken over last, and what the destination has. Pure. Refuses to know brokers.
+// Invariants: an edit at the destination survives, except of keys that always follow the source
+// and of the pinned tombstones of a compacted mirror; a key that is not set at the source any more
+// is unset.
 import {
   alwaysSynced,
   isPinned,

@@ -1,8 +1,8 @@
-// The config task of a link: topic configs of mirrors follow their source every few seconds. Owns the
-// rounds; refuses to decide (config-diff.ts) and to speak Kafka (config-requests.ts). Invariants: a
-// topic that is not (or not any more) the mirror's own shell is never altered; the lease is checked
-// before each change; what the destination refuses is shown, tried again with back-off, and stops
-// neither the data nor other topics or keys.
+// The config task of a link: topic configs of mirrors follow their source every few seconds. Owns
+// the rounds; refuses to decide (config-diff.ts) and to speak Kafka (config-requests.ts).
+// Invariants: a topic that is not (or not any more) the mirror's own shell is never altered; the
+// lease is checked before each change; what the destination refuses is shown, tried again with
+// back-off, and stops neither the data nor other topics or keys.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -282,7 +282,8 @@ function unreadable(
     : '';
   return {
     code: isDenied ? name : 'INTERNAL_ERROR',
-    message: `configs of topic '${topic}' cannot be read at the ${side}: ${errorName(code)}${remedy}`,
+    message:
+      `configs of topic '${topic}' cannot be read at the ${side}: ` + `${errorName(code)}${remedy}`,
   };
 }
 

@@ -1,6 +1,7 @@
-// Which consumer groups a link synchronises: Cluster Linking's JSON filters. Pure. Refuses to know groups.
-// Invariant: a name that both an include and an exclude match is excluded, and an unknown key is refused by
-// name. Without any filter every group is meant: switching the sync on is already the decision.
+// Which consumer groups a link synchronises: Cluster Linking's JSON filters. Pure. Refuses to know
+// groups. Invariant: a name that both an include and an exclude match is excluded, and an unknown
+// key is refused by name. Without any filter every group is meant: switching the sync on is
+// already the decision.
 import { choice, entryOf, parseList } from './json-filters.ts';
 import { isIncluded, type NameFilter, nameFilterKeys, parseNameFilter } from './name-filters.ts';
 

@@ -1,6 +1,6 @@
-// The common ground of Cluster Linking's JSON filters: one object with one list, entries whose keys
-// and values are checked by name. Pure. Refuses to know what is filtered. Invariants: an unknown key
-// or value is refused with its path; enumerations are accepted in any case.
+// The common ground of Cluster Linking's JSON filters: one object with one list, entries whose
+// keys and values are checked by name. Pure. Refuses to know what is filtered. Invariants: an
+// unknown key or value is refused with its path; enumerations are accepted in any case.
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,6 +1,6 @@
-// Cluster Linking's filters of names (groups, topics): literal or by prefix, to include or exclude.
-// Pure. Refuses to know what the names are of. Invariant: a name that both an include and an exclude
-// match is excluded, whatever their order; only the literal `*` is a wildcard.
+// Cluster Linking's filters of names (groups, topics): literal or by prefix, to include or
+// exclude. Pure. Refuses to know what the names are of. Invariant: a name that both an include and
+// an exclude match is excluded, whatever their order; only the literal `*` is a wildcard.
 import { choice, entryOf } from './json-filters.ts';
 
 export interface NameFilter {

@@ -1,8 +1,8 @@
-// The frame of a link's sync task: a round every period, its state with errors and counts, back-off
-// after failures, a dry run. Owns when rounds run and what is shown of them; refuses to know what is
-// synchronised. Invariants: no round runs without a valid lease or while the link is paused, failed
-// or without its source; a failure is the task's own and is over when a round succeeds again; each
-// new problem is told once.
+// The frame of a link's sync task: a round every period, its state with errors and counts,
+// back-off after failures, a dry run. Owns when rounds run and what is shown of them; refuses to
+// know what is synchronised. Invariants: no round runs without a valid lease or while the link is
+// paused, failed or without its source; a failure is the task's own and is over when a round
+// succeeds again; each new problem is told once.
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -148,8 +148,8 @@ export class SyncTask {
   }
 
   /**
-   * One round now, unless one has just begun and ended well (a promotion of thousands of topics asks
-   * for each); its problems are shown as those of any other.
+   * One round now, unless one has just begun and ended well (a promotion of thousands of topics
+   * asks for each); its problems are shown as those of any other.
    */
   async roundNow(ageMaxMs: number): Promise<void> {
     await this.#exclusively(async () => {

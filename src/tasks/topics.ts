@@ -121,7 +121,8 @@ export class TopicSync implements TaskWork {
     if (filters === null) {
       throw new TaskError(
         'MISCONFIGURATION_ERROR',
-        'auto.create.mirror.topics.enable is true, but auto.create.mirror.topics.filters is not set',
+        'auto.create.mirror.topics.enable is true, but ' +
+          'auto.create.mirror.topics.filters is not set',
       );
     }
     const metadata = await this.#link.cluster.metadata('all');

@@ -1,5 +1,6 @@
-// The ACL task on brokers with Kafka's authorizer: what the source has is added, what the link made and the
-// source lost is deleted in mode owned, everything else is left alone; brokers without an authorizer.
+// The ACL task on brokers with Kafka's authorizer: what the source has is added, what the link
+// made and the source lost is deleted in mode owned, everything else is left alone; brokers
+// without an authorizer.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Cluster } from '../../src/cluster/cluster.ts';

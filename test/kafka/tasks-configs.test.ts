@@ -1,5 +1,5 @@
-// The config task on real brokers: configs from the first moment, the same rule later, edits made at the
-// destination, values that it refuses.
+// The config task on real brokers: configs from the first moment, the same rule later, edits made
+// at the destination, values that it refuses.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Cluster } from '../../src/cluster/cluster.ts';

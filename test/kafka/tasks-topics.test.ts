@@ -1,5 +1,6 @@
-// The topic task on real brokers: mirrors by filters, from the first record, in spite of what stands in the
-// way for a while; never over a topic that is there, never back into the cluster that it came from.
+// The topic task on real brokers: mirrors by filters, from the first record, in spite of what
+// stands in the way for a while; never over a topic that is there, never back into the cluster
+// that it came from.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { LinkError, TaskStatus } from '../../src/link/service.ts';

@@ -1,5 +1,5 @@
-// IncrementalAlterConfigs: our own topics, the link node and, of mirrors, keys that always follow the
-// source are refused (config-resources.ts); the rest goes on.
+// IncrementalAlterConfigs: our own topics, the link node and, of mirrors, keys that always follow
+// the source are refused (config-resources.ts); the rest goes on.
 import {
   type AlterConfigsResource,
   type IncrementalAlterConfigsRequest,

@@ -430,24 +430,6 @@ test('the version is that of the package', async () => {
   assert.equal((await causeway(['--version'])).out, `${version}\n`);
 });
 
-test('link create takes a MirrorMaker 2 file; own settings win, differences go to stderr', async () => {
-  const file = path.join(directory, 'mm2.properties');
-  await writeFile(
-    file,
-    'A.bootstrap.servers=a:9092\nA->B.enabled=true\nA->B.topics=orders.*\nA->B.topics.exclude=x\n',
-  );
-  const own = ['--config', 'cluster.link.prefix=mine.'];
-  const made = await causeway(['link', 'create', 'mm2', '--import-mm2', file, ...own]);
-  assert.equal(made.code, 0, made.error);
-  assert.match(made.error, /A->B: .*ACLs are not taken over/);
-  const { configs } = services.links.links.get('mm2')?.record ?? {};
-  assert.equal(configs?.['bootstrap.servers'], 'a:9092');
-  assert.equal(configs?.['cluster.link.prefix'], 'mine.');
-  assert.match(configs?.['auto.create.mirror.topics.filters'] ?? '', /"name":"orders"/);
-  const wrong = ['link', 'create', 'no', '--import-mm2', file, '--mm2-flow', 'A->C'];
-  assert.equal((await causeway(wrong)).code, 2);
-});
-
 const verified = {
   topic: 'orders',
   partition: 0,

@@ -1,9 +1,14 @@
-// A MirrorMaker 2 file as settings of a link: what is taken over, what is refused, what is said about it.
+// A MirrorMaker 2 file as settings of a link: what is taken over, what is refused, what is said
+// about it.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { startAdminServer } from '../../../src/admin/server.ts';
+import type { CliIo } from '../../../src/cli/io.ts';
 import { parseProperties } from '../../../src/cli/key-values.ts';
+import { runWith } from '../../../src/cli/main.ts';
 import { importMm2, patternOf } from '../../../src/cli/mm2-import.ts';
 import { parseLinkSettings } from '../../../src/link/link-settings.ts';
+import { fakeServices } from '../admin/fake-services.ts';
 
 const file = `
 # two flows, one of them enabled
@@ -104,4 +109,32 @@ test('patterns', () => {
     const found = pattern === null ? null : [pattern.name, pattern.patternType];
     assert.deepEqual(found, wanted, regex);
   }
+});
+
+test('link create takes the file; own settings win, differences go to stderr', async (t) => {
+  const services = fakeServices();
+  const server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
+  t.after(() => server.close());
+  let errors = '';
+  const io: CliIo = {
+    out: () => undefined,
+    error: (text) => {
+      errors += text;
+    },
+    environment: { CAUSEWAY_URL: server.url },
+    isInteractive: false,
+    ask: async () => '',
+    readInput: async () => 'A.bootstrap.servers=a:9092\nA->B.enabled=true\nA->B.topics=orders.*\n',
+    interrupted: new AbortController().signal,
+    pause: async () => undefined,
+    now: () => 0,
+  };
+  const create = ['link', 'create', 'mm2', '--import-mm2', '-'];
+  assert.equal(await runWith([...create, '--config', 'cluster.link.prefix=mine.'], io), 0, errors);
+  assert.match(errors, /A->B: ACLs are not taken over/);
+  const { configs } = services.links.links.get('mm2')?.record ?? {};
+  assert.equal(configs?.['bootstrap.servers'], 'a:9092');
+  assert.equal(configs?.['cluster.link.prefix'], 'mine.');
+  assert.match(configs?.['auto.create.mirror.topics.filters'] ?? '', /"name":"orders"/);
+  assert.equal(await runWith([...create, '--mm2-flow', 'A->C'], io), 2);
 });

@@ -70,7 +70,6 @@ import {
 } from '../../../protocol/generated/describe-log-dirs-request.ts';
 import { describeLogDirsResponseCodec } from '../../../protocol/generated/describe-log-dirs-response.ts';
 import {
-  createAlterableConfig,
   createAlterConfigsResource,
   createIncrementalAlterConfigsRequest,
   incrementalAlterConfigsRequestCodec,
@@ -294,44 +293,6 @@ test('configs: mirrors may be altered, our own topics and the link node not', as
       [String(linkNodeId), 42],
     ]),
   );
-});
-
-test('configs: what always follows the source is refused on a mirror, and free after promotion', async () => {
-  const codecs = {
-    request: incrementalAlterConfigsRequestCodec,
-    response: incrementalAlterConfigsResponseCodec,
-  };
-  const cases: readonly [TopicFixture, string, number][] = [
-    [mirror, 'cleanup.policy', 44],
-    [mirror, 'retention.ms', 0],
-    [promoted, 'cleanup.policy', 0],
-  ];
-  for (const [topic, name, wanted] of cases) {
-    const session = sessionWith([topic], 'bootstrap');
-    session.broker.serve(codecs.request, codecs.response, ({ resources }) =>
-      createIncrementalAlterConfigsResponse({
-        responses: resources.map(({ resourceType, resourceName }) =>
-          createAlterConfigsResourceResponse({ resourceType, resourceName }),
-        ),
-      }),
-    );
-    const configs = [createAlterableConfig({ name, value: 'x' })];
-    const resource = createAlterConfigsResource({
-      resourceType: 2,
-      resourceName: 'orders',
-      configs,
-    });
-    const { response } = await exchange(
-      session,
-      createIncrementalAlterConfigsHandler(ownTopics),
-      codecs,
-      1,
-      createIncrementalAlterConfigsRequest({ resources: [resource] }),
-    );
-    const [answer] = response.responses;
-    assert.equal(answer?.errorCode, wanted, name);
-    if (wanted !== 0) assert.match(answer?.errorMessage ?? '', /its cleanup\.policy follows/);
-  }
 });
 
 test('DescribeConfigs: the link node as a broker has none, and that is no error', async () => {
