@@ -85,6 +85,8 @@ export class ClientSession implements VersionLearner {
   #isInputOver = false;
   #isUpstreamOver = false;
   #rewritesPending = 0;
+  /** Forwarded, and to be followed by nothing until their rewrites are done. */
+  #askingPending = 0;
   /** Set when the connection is to end once the answers that are due have been written. */
   #endReason: string | null = null;
   #isFault = false;
@@ -220,7 +222,8 @@ export class ClientSession implements VersionLearner {
   }
 
   #mayHandle(): boolean {
-    return !this.#isBusy && !this.#isUpstreamOver && this.#hasRoom();
+    const isHeldUp = this.#isBusy || this.#askingPending > 0;
+    return !isHeldUp && !this.#isUpstreamOver && this.#hasRoom();
   }
 
   /** Goes on for a while behind a request that holds up others: how else would a FIN be noticed? */
@@ -257,7 +260,7 @@ export class ClientSession implements VersionLearner {
         this.#close('client closed');
         return;
       }
-      if (this.#rewritesPending === 0) this.#upstream.end();
+      if (this.#rewritesPending + this.#askingPending === 0) this.#upstream.end();
     }
     if (this.#mayRead()) this.#client.resume();
     else if (this.#endReason === null) this.#client.pause();
@@ -361,7 +364,7 @@ export class ClientSession implements VersionLearner {
   #forward(
     { correlationId }: RequestHeader,
     frame: Buffer,
-    { request, rewrite, hasResponse }: Extract<Disposition, { kind: 'forward' }>,
+    { request, rewrite, hasResponse, asksUpstream }: Extract<Disposition, { kind: 'forward' }>,
   ): void {
     const chunks = request ?? framed(frame, []);
     if (hasResponse === false) {
@@ -373,10 +376,18 @@ export class ClientSession implements VersionLearner {
       this.#upstream?.send(chunks, { kind: 'stream', correlationId, slot });
       return;
     }
+    if (asksUpstream) this.#askingPending++;
+    const onWritten = (): void => {
+      if (asksUpstream) this.#askingPending--;
+    };
     const deliver = (response: Buffer): void => {
       const rewritten = rewrite(response);
-      if (Array.isArray(rewritten)) this.#write(slot, rewritten);
-      else this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>);
+      if (Array.isArray(rewritten)) {
+        this.#write(slot, rewritten);
+        onWritten();
+      } else {
+        this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>, onWritten);
+      }
     };
     this.#upstream?.send(chunks, { kind: 'collect', correlationId, deliver });
   }
@@ -386,12 +397,17 @@ export class ClientSession implements VersionLearner {
     slot.finish();
   }
 
-  #writeLater(slot: ResponseSlot, rewritten: Promise<readonly Buffer[]>): void {
+  #writeLater(
+    slot: ResponseSlot,
+    rewritten: Promise<readonly Buffer[]>,
+    onWritten: () => void,
+  ): void {
     this.#rewritesPending++;
     rewritten.then(
       (chunks) => {
         this.#rewritesPending--;
         this.#write(slot, chunks);
+        onWritten();
         this.#advance();
       },
       (error) => {

@@ -87,6 +87,11 @@ export type Disposition =
       readonly request?: readonly Buffer[];
       readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
       readonly hasResponse?: boolean;
+      /**
+       * `rewrite` may use `callUpstream`. What follows waits until it is done: else the answers to
+       * all of it would have to be held, however large, while the call's answer comes behind them.
+       */
+      readonly asksUpstream?: boolean;
     }
   /**
    * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null

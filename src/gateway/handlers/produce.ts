@@ -51,7 +51,7 @@ export function createProduceHandler(ownTopics: OwnTopics): Handler {
     if (plan.forwarded.length === 0) return refuseAll(context, refused);
     const rewrite = shifting(context, plan, request.topicData) ?? undefined;
     const kept = requestWith(context, produceRequestCodec, keeping(request, plan));
-    return { kind: 'forward', request: kept, ...(rewrite && { rewrite }) };
+    return { kind: 'forward', request: kept, asksUpstream: true, ...(rewrite && { rewrite }) };
   };
 }
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ApiKey } from '../../../protocol/index.ts';
+import { ApiKey, type Reader } from '../../../protocol/index.ts';
 import type { Disposition, Handler } from '../../../src/gateway/handler.ts';
 import { until } from '../../helpers/wait.ts';
 import { sessionBetween } from './session-fixtures.ts';
@@ -23,10 +23,19 @@ function randomFrom(seed: number): () => number {
 
 const framed = (frame: Buffer): Buffer[] => [frameOf(frame)];
 
+const heartbeatApi = {
+  key: ApiKey.Heartbeat,
+  name: 'Heartbeat',
+  versionMin: 0,
+  versionMax: 0,
+  encode: () => undefined,
+  decode: (reader: Reader) => reader.readInt32(),
+};
+
 /** Every way in which a request can be dealt with, chosen at random. */
 function anyDisposition(random: () => number): Handler {
   return ({ header, session }): Disposition => {
-    const choice = Math.floor(random() * 6);
+    const choice = Math.floor(random() * 7);
     const later = async (frame: Buffer): Promise<Buffer[]> => {
       await delay(random() * 3);
       return framed(frame);
@@ -37,17 +46,14 @@ function anyDisposition(random: () => number): Handler {
     if (choice === 2) return { kind: 'forward', rewrite: later };
     if (choice === 3) return { kind: 'answer', response: Promise.resolve(framed(own)) };
     if (choice === 4) return { kind: 'answer', response: later(own) };
-    const call = session.callUpstream(
-      {
-        key: ApiKey.Heartbeat,
-        name: 'Heartbeat',
-        versionMin: 0,
-        versionMax: 0,
-        encode: () => undefined,
-        decode: (reader) => reader.readInt32(),
-      },
-      {},
-    );
+    if (choice === 5) {
+      const asked = async (frame: Buffer): Promise<Buffer[]> => {
+        await session.callUpstream(heartbeatApi, {});
+        return framed(frame);
+      };
+      return { kind: 'forward', asksUpstream: true, rewrite: asked };
+    }
+    const call = session.callUpstream(heartbeatApi, {});
     return { kind: 'answer', response: call.then(() => framed(own)) };
   };
 }
@@ -189,6 +195,54 @@ test('R14: a reader that does not read stops the broker, and gets all of it late
     await until('the whole answer', () => client.receivedBytes === answerBytes + 8, {
       describe: () => `${client.receivedBytes} bytes`,
     });
+  } finally {
+    fixture.close();
+  }
+});
+
+test('R14: answers do not pile up behind a rewrite that asks the broker something', async () => {
+  const asks: Handler = ({ header, session }): Disposition => {
+    if (header.correlationId > 0) return { kind: 'forward' };
+    const rewrite = async (frame: Buffer): Promise<Buffer[]> => {
+      await session.callUpstream(heartbeatApi, {});
+      return framed(frame);
+    };
+    return { kind: 'forward', asksUpstream: true, rewrite };
+  };
+  const fixture = await sessionBetween({ handler: asks, keepsFrames: false });
+  const { broker, client } = fixture;
+  try {
+    const seenFirst: number[] = [];
+    broker.script = ({ reply, header }) => {
+      if (client.receivedBytes === 0) seenFirst.push(header.correlationId);
+      reply(Buffer.alloc(header.correlationId > 0 && header.correlationId <= 50 ? 1 << 20 : 4));
+    };
+    const count = 50;
+    client.socket.write(Buffer.concat(Array.from({ length: count + 1 }, (_, id) => heartbeat(id))));
+    const total = 12 + count * (8 + (1 << 20));
+    await until('all answers', () => client.receivedBytes === total, {
+      describe: () => `${client.receivedBytes} of ${total} bytes`,
+    });
+    assert.deepEqual(
+      seenFirst.filter((id) => id <= count),
+      [0],
+      'a request went on before the one in front of it was answered',
+    );
+  } finally {
+    fixture.close();
+  }
+});
+
+test('a broker that ends before the answer to such a request ends the connection', async () => {
+  const rewrite = (frame: Buffer): Buffer[] => framed(frame);
+  const fixture = await sessionBetween({
+    handler: () => ({ kind: 'forward', asksUpstream: true, rewrite }),
+  });
+  const { broker, client } = fixture;
+  try {
+    broker.script = ({ socket }) => socket.end();
+    client.socket.write(heartbeat(1));
+    await until('the end', () => fixture.summaries.length === 1);
   } finally {
     fixture.close();
   }
