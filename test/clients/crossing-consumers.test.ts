@@ -53,7 +53,7 @@ function records(label: string, count: number): RecordToSend[] {
 }
 
 async function write(bootstrap: string, label: string): Promise<void> {
-  const producer = await startProducer('java', { bootstrap, topic, isIdempotent: true });
+  const producer = await startProducer('kafkajs', { bootstrap, topic });
   await producer.sendAll(records(label, 40));
   await producer.stop();
 }

@@ -130,7 +130,7 @@ describe('promotion with a live source and quiet writers', () => {
   before(async () => {
     await createTopic(clusters.source, { topic, partitions });
     const { bootstrap } = clusters.source;
-    const producer = keep(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
+    const producer = keep(await startProducer('kafkajs', { bootstrap, topic }));
     await producer.sendAll(records('before', 40));
     await createMirrors(clusters.causeway, [topic]);
     ends = await waitUntilMirrored(clusters, topic, partitions);
@@ -139,13 +139,8 @@ describe('promotion with a live source and quiet writers', () => {
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(count)));
     await producer.stop();
     await clusters.causeway.cli('mirror', 'promote', topic, '--yes');
-    const next = keep(
-      await startProducer('java', {
-        bootstrap: clusters.causeway.bootstrap,
-        topic,
-        isIdempotent: true,
-      }),
-    );
+    const { bootstrap: proxy } = clusters.causeway;
+    const next = keep(await startProducer('kafkajs', { bootstrap: proxy, topic }));
     await next.sendAll(records('after', 40));
     await next.stop();
     log = await readLog(clusters.causeway, { name: topic, partitions });
@@ -276,9 +271,7 @@ describe('failover from a source that is killed under load', () => {
   }
 
   /** Kills the source with writes under way; what was acknowledged by then is known. */
-  async function killUnderLoad(): Promise<void> {
-    const { bootstrap } = clusters.source;
-    const producer = keep(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
+  async function killUnderLoad(producer: ForeignProducer): Promise<void> {
     const sending = records('load', 4_000).map(async (record) => {
       const at = await producer.send(record);
       acknowledged.set(record.value ?? '', at);
@@ -307,7 +300,6 @@ describe('failover from a source that is killed under load', () => {
     const { bootstrap } = clusters.source;
     const first = keep(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
     await first.sendAll(records('before', 100));
-    await first.stop();
     await writeDeals();
     await createMirrors(clusters.causeway, [topic, deals]);
     await waitUntilMirrored(clusters, topic, partitions);
@@ -324,7 +316,7 @@ describe('failover from a source that is killed under load', () => {
     await Promise.all([...older.values()].map((reader) => reader.waitForCount(20)));
     // Its leader epochs rise, so that those of the destination, which begin at 0, would go back.
     await clusters.source.restartBroker();
-    await killUnderLoad();
+    await killUnderLoad(first);
     await waitForKafkajs();
     const failover = ['mirror', 'failover', topic, deals, '--yes'];
     ({ receipt } = await clusters.causeway.cliJson<{ receipt: ReceiptAnswer }>(...failover));
@@ -343,9 +335,7 @@ describe('failover from a source that is killed under load', () => {
   });
 
   async function writeDealsAfter(): Promise<void> {
-    const { bootstrap } = clusters.causeway;
-    const options = { bootstrap, topic: deals, transactionalId: 'dealer' };
-    const dealer = keep(await startProducer('java', options));
+    const dealer = found(transactional, 'java').producer;
     for (const outcome of ['abort', 'commit'] as const) {
       await dealer.begin();
       await dealer.sendAll(records(`${outcome} at the destination`, 10));
