@@ -282,6 +282,7 @@ class Recovery {
           start: 0,
           end: size,
           tail,
+          offsetMax: baseOffset + relativeOffsetMax,
           // An operator who accepts a loss gets a log without any batch that cannot be read.
           checkFrom: this.#options.acceptLoss ? 0 : checkFrom(baseOffset, durable),
           visit: (header, position, control) => {

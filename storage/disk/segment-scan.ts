@@ -8,6 +8,7 @@ import {
   type BatchHeader,
   batchHeaderBytes,
   isControl,
+  lastOffset,
   nextOffset,
   verifyBatchCrc,
 } from '../../protocol/record-batch.ts';
@@ -26,6 +27,8 @@ export interface ScanOptions {
   readonly checkFrom: number | null;
   /** How much is read at a time. */
   readonly stepBytes?: number;
+  /** The last offset that the segment can hold; a batch beyond it has a damaged offset. */
+  readonly offsetMax?: bigint;
   /** False stops the walk before the visited batch. */
   readonly visit: (header: BatchHeader, position: number, control: ControlType | null) => boolean;
 }
@@ -104,6 +107,9 @@ export async function scanSegment(file: DiskFile, options: ScanOptions): Promise
     if (buffer.length < batchHeaderBytes) return stop('the file is shorter than expected');
     const header = followingHeader(buffer, 0, tail);
     if (typeof header === 'string') return stop(header, buffer.readBigInt64BE(0) < tail.end);
+    if (options.offsetMax !== undefined && lastOffset(header) > options.offsetMax) {
+      return stop(`offset ${lastOffset(header)} cannot be in this segment`);
+    }
     if (header.sizeInBytes > rest) {
       return stop(`a batch of ${header.sizeInBytes} bytes where ${rest} are left`);
     }

@@ -209,6 +209,20 @@ test('accepted loss: a batch that was flipped, or an offset, is not in the log a
   }
 });
 
+test('R19: an offset that no segment could hold is CORRUPT, and is cut when the loss is accepted', async () => {
+  const large = (offset: bigint): Buffer => dataBatch(offset, { valueBytes: 6_000 });
+  const before = await createTestLog();
+  await appendDurably(before.log, large(0n), large(1n), large(2n));
+  before.disk.tamper(segmentPath(0), (content) => {
+    content.writeBigInt64BE(1n << 60n, large(0n).length);
+    return content;
+  });
+  await assert.rejects(reopenLog(before), rejectsWith('CORRUPT'));
+  const { log } = await reopenLog(before, { acceptLoss: true });
+  assert.equal(log.end, 1n);
+  assert.deepEqual(await readAll(log), large(0n));
+});
+
 test('R19: a read that the disk refuses is IO', async () => {
   const { log, disk } = await sixBatches();
   disk.faults.push({ operation: 'read', pathIncludes: segmentPath(2), code: 'IO', times: 1 });
