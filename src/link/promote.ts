@@ -229,11 +229,11 @@ export class Promotions {
     return new Map(
       topics.map((topic) => {
         const lag = lags.get(topic.name) ?? [];
-        if (lag.length > 0) return [topic.name, lag] as const;
-        const open = openTransactions(topic);
         const quiet = run.quiet.get(topic.name);
         const busy = quiet === undefined ? [] : stillWriting(quiet, this.#quietMs(topic));
-        return [topic.name, [...open, ...busy]] as const;
+        // While there is lag, which transactions are open is not known yet.
+        const open = lag.length > 0 ? [] : openTransactions(topic);
+        return [topic.name, [...lag, ...open, ...busy]] as const;
       }),
     );
   }

@@ -1,0 +1,253 @@
+// What a switch says, on real brokers: what blocks it and for how long, sets that go together, the
+// receipt of what is lost and its completion, what the source gets afterwards, and shells that were
+// written to past us.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { TailLine } from '../../src/link/export-tail.ts';
+import type { TopicRecord } from '../../src/state/records.ts';
+import { openNativeExtent } from '../../src/timeline/timeline.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({ name: 'destination' }),
+  ]);
+  const limits = { switchedWatchMs: 200, shellWatchMs: 500 };
+  world = await new LinkWorld({ source, destination, limits }).open();
+  await world.createLink('dr', { 'promote.quiet.ms': '500' });
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+async function mirrored(name: string, values: readonly string[]): Promise<void> {
+  await createTopic(world.source, name);
+  if (values.length > 0) await produce(world.source, { topic: name }, values);
+  await world.createMirror('dr', name);
+  await world.caughtUp(name, [BigInt(values.length)]);
+}
+
+function request(command: 'promote' | 'failover', topics: readonly string[]) {
+  return { command, link: null, topics, validateOnly: false, actor: 'test' } as const;
+}
+
+function nativeExtent(topic: string) {
+  const view = world.directory.byName(topic)?.partition(0);
+  const extent = view === undefined ? null : openNativeExtent(view.timeline);
+  assert.ok(extent, `${topic} was switched`);
+  return extent;
+}
+
+const blocks = (topic: string, code: string): boolean =>
+  world.service.describeMirror(topic).blocking.some((reason) => reason.code === code);
+
+async function tail(topic: string): Promise<TailLine[]> {
+  const lines: TailLine[] = [];
+  for await (const line of await world.service.exportTail(topic)) lines.push(line);
+  return lines;
+}
+
+describe('promote', () => {
+  test('waits for a source that is written to, and says so', async () => {
+    const topic = uniqueName('busy');
+    await mirrored(topic, ['a']);
+    let isWriting = true;
+    const writer = (async () => {
+      while (isWriting) await produce(world.source, { topic }, ['more']);
+    })();
+    await world.command('promote', topic);
+    await until('the reason', () => blocks(topic, 'PRODUCERS_WRITING'));
+    assert.equal(world.service.describeMirror(topic).state, 'PENDING_STOPPED');
+    isWriting = false;
+    await writer;
+    await world.inState(topic, 'STOPPED');
+  });
+
+  test('of a quiet topic at zero lag is not kept waiting', async () => {
+    const topic = uniqueName('quiet');
+    await mirrored(topic, ['a', 'b']);
+    const quietFromMs = performance.now() + 600;
+    await until('a source that was quiet', () => performance.now() > quietFromMs);
+    const startedMs = performance.now();
+    await world.command('promote', topic);
+    await world.inState(topic, 'STOPPED');
+    const tookMs = performance.now() - startedMs;
+    assert.ok(tookMs < 1_500, `${tookMs} ms`);
+  });
+
+  test('of a set is all or none, by one transaction', async () => {
+    const [one, two] = [uniqueName('set'), uniqueName('set')];
+    await mirrored(one, ['a']);
+    await mirrored(two, ['b', 'c']);
+    const none = await world.service.command({
+      ...request('promote', [one, uniqueName('unknown')]),
+      atomic: true,
+    });
+    assert.deepEqual(
+      none.rows.map(({ error }) => error?.code),
+      ['ATOMIC_REFUSED', 'MIRROR_NOT_FOUND'],
+    );
+    assert.equal(world.service.describeMirror(one).state, 'ACTIVE');
+    const both = { ...request('promote', [one, two]), atomic: true };
+    const { rows } = await world.service.command(both);
+    assert.deepEqual(
+      rows.map(({ error }) => error),
+      [null, null],
+    );
+    await world.inState(one, 'STOPPED');
+    await world.inState(two, 'STOPPED');
+    const receipts = [...world.state.view.receipts.values()].filter(({ topics }) =>
+      topics.some(({ topic }) => topic === one),
+    );
+    assert.equal(receipts.length, 1);
+    assert.deepEqual(receipts[0]?.topics.map(({ topic }) => topic).sort(), [one, two].sort());
+  });
+
+  test('is followed by a count of what the source gets on, and that can be had', async () => {
+    const topic = uniqueName('stray');
+    await mirrored(topic, ['a', 'b']);
+    await world.command('promote', topic);
+    await world.inState(topic, 'STOPPED');
+    await until('a look', () => world.service.describeMirror(topic).strayRecords === 0n);
+    await produce(world.source, { topic }, ['late', 'later']);
+    await until('the strays', () => world.service.describeMirror(topic).strayRecords === 2n);
+    const told = world.events.since(0).findLast(({ event }) => event === 'stray_writes');
+    assert.match(told?.message ?? '', /STRAY_WRITES: source topic .* 2 records/);
+    const lines = await tail(topic);
+    assert.deepEqual(
+      lines.map((line) => ('offset' in line ? [line.offset, line.value] : line)),
+      [
+        [2n, Buffer.from('late').toString('base64')],
+        [3n, Buffer.from('later').toString('base64')],
+      ],
+    );
+    // What is on record survives a restart.
+    await world.restart();
+    await until('the strays', () => world.service.describeMirror(topic).strayRecords === 2n);
+  });
+});
+
+describe('a shell that was written to past us', () => {
+  async function written(): Promise<string> {
+    const topic = uniqueName('written');
+    await mirrored(topic, ['a', 'b', 'c']);
+    await produce(world.destination, { topic }, ['behind', 'your back']);
+    await world.inState(topic, 'FAILED');
+    const { error } = world.service.describeMirror(topic);
+    assert.equal(error?.code, 'SHELL_TOPIC_WRITTEN');
+    assert.match(error?.message ?? '', /^2 records were written/);
+    const { rows } = await world.command('failover', topic);
+    assert.match(rows[0]?.error?.message ?? '', /2 records were written to the shell/);
+    return topic;
+  }
+
+  test('goes on with what was written, from S on', async () => {
+    const topic = await written();
+    const adopted = { ...request('failover', [topic]), written: 'adopt' } as const;
+    const { rows, receipt } = await world.service.command(adopted);
+    assert.equal(rows[0]?.error, null);
+    const extent = nativeExtent(topic);
+    assert.deepEqual([extent.start, extent.offsetShift], [3n, 3n], 'native 0 is S');
+    assert.ok(extent.epochShift >= extent.firstEpoch, 'epoch 0 of the shell is the first one');
+    assert.equal(receipt?.topics[0]?.partitions[0]?.nativeEnd, 0n);
+  });
+
+  test('goes on without what was written', async () => {
+    const topic = await written();
+    const discarded = { ...request('failover', [topic]), written: 'discard' } as const;
+    assert.equal((await world.service.command(discarded)).rows[0]?.error, null);
+    const extent = nativeExtent(topic);
+    assert.deepEqual([extent.start, extent.offsetShift], [3n, 1n], 'native 2 is S');
+  });
+});
+
+describe('a creation that was interrupted', () => {
+  async function interrupted(name: string, configs: Record<string, string>): Promise<void> {
+    const info = (await world.source.metadata([name])).topics.get(name);
+    assert.ok(info);
+    const synced = { 'cleanup.policy': 'delete', 'max.message.bytes': '1048588' };
+    const intent: TopicRecord = {
+      kind: 'topic',
+      name,
+      topicId: null,
+      link: 'dr',
+      sourceTopic: name,
+      sourceTopicId: info.topicId,
+      state: 'PENDING_MIRROR',
+      stateTimeMs: Date.now(),
+      error: null,
+      partitions: [],
+      stoppedBy: null,
+      creating: { replicationFactor: -1, configs: {} },
+      syncedConfigs: { ...synced, 'message.timestamp.type': 'CreateTime' },
+    };
+    await world.state.commit([{ put: intent }]);
+    await createTopic(world.destination, name, { configs });
+  }
+
+  test('takes over the topic that it had made', async () => {
+    const name = uniqueName('ours');
+    await createTopic(world.source, name);
+    await interrupted(name, {
+      'cleanup.policy': 'delete',
+      'max.message.bytes': '1048588',
+      'message.timestamp.type': 'CreateTime',
+    });
+    await world.inState(name, 'ACTIVE');
+  });
+
+  test('leaves a topic alone that somebody else made meanwhile', async () => {
+    const name = uniqueName('theirs');
+    await createTopic(world.source, name);
+    await interrupted(name, {});
+    await until('given up', () => world.directory.byName(name) === undefined);
+    const told = world.events.since(0).findLast(({ event }) => event === 'mirror_create_abandoned');
+    assert.match(told?.message ?? '', /made with cleanup\.policy=\(nothing\)/);
+    const { topics } = await world.destination.metadata([name]);
+    assert.equal(topics.get(name)?.errorCode, 0, 'still there');
+  });
+});
+
+describe('failover', () => {
+  test('of a source that dies and comes back: the receipt gets the true loss', async () => {
+    const topic = uniqueName('returns');
+    await mirrored(topic, ['a', 'b']);
+    // Not fetched any more, as if the line were cut: what follows is lost.
+    await world.command('pause', topic);
+    await produce(world.source, { topic }, ['lost', 'lost too', 'and this']);
+    await source.kill9();
+    const dry = await world.command('failover', topic, { validateOnly: true });
+    const { rows, receipt } = await world.service.command(request('failover', [topic]));
+    assert.equal(rows[0]?.state, 'STOPPED');
+    const keys = (value: object | undefined) => Object.keys(value ?? {});
+    assert.deepEqual(keys(dry.receipt ?? undefined), keys(receipt ?? undefined));
+    assert.deepEqual(keys(dry.receipt?.topics[0]), keys(receipt?.topics[0]));
+    assert.deepEqual(
+      keys(dry.receipt?.topics[0]?.partitions[0]),
+      keys(receipt?.topics[0]?.partitions[0]),
+    );
+    const id = receipt?.id ?? '';
+    assert.equal(world.service.receipt(id)?.topics[0]?.completedTimeMs, -1);
+    await source.restartBroker();
+    const completed = await until(
+      'the true loss',
+      () => {
+        const line = world.service.receipt(id)?.topics[0];
+        return (line?.completedTimeMs ?? -1) > 0 ? line : undefined;
+      },
+      { deadlineMs: 60_000 },
+    );
+    assert.deepEqual(completed.partitions[0]?.found, { sourceEnd: 5n, lostRecords: 3n });
+    assert.equal((await tail(topic)).length, 3);
+    assert.ok(world.events.since(0).some(({ event }) => event === 'receipt_completed'));
+  });
+});
