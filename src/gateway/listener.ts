@@ -23,6 +23,8 @@ export interface ListenerOptions {
   onSocket(socket: Socket): void;
   /** A TLS handshake that failed, in a sentence; not when a client only went away. */
   onRefused(client: string, reason: string): void;
+  /** A connection that the system could not accept; the port goes on listening. */
+  onFault(error: Error): void;
 }
 
 const socketOptions = {
@@ -46,17 +48,21 @@ export class Listener {
 
   /** Rejects with the system's error (EADDRINUSE ...) when the port cannot be bound. */
   static bind(address: ListenerAddress, options: ListenerOptions): Promise<Listener> {
-    const { tls, onSocket } = options;
+    const { tls, onSocket, onFault } = options;
     const { server, release } =
       tls === undefined
         ? { server: createServer(socketOptions, onSocket), release: () => undefined }
         : tlsServer(tls, options);
     return new Promise((resolve, reject) => {
-      server.once('error', (error) => {
+      const onUnbound = (error: Error): void => {
         release();
         reject(error);
-      });
+      };
+      server.once('error', onUnbound);
       server.listen({ host: address.host, port: address.port }, () => {
+        // Without a listener an error of a later accept would end the process.
+        server.off('error', onUnbound);
+        server.on('error', onFault);
         const bound = server.address();
         const port = bound !== null && typeof bound === 'object' ? bound.port : address.port;
         resolve(new Listener(server, port, release));

@@ -165,6 +165,10 @@ export class VirtualBrokers {
       tls: this.#options.tls,
       onSocket: (socket) => this.#options.onSocket(role, socket),
       onRefused: (client, reason) => this.#options.onRefused?.(role, client, reason),
+      onFault: (error) => {
+        const message = `a connection to port ${port} could not be accepted: ${error.message}`;
+        this.#options.events.warn('accept_failed', message, { port });
+      },
     });
     this.#listeners.push(listener);
     if (role.kind === 'bootstrap') this.#bootstrapPort = listener.port;

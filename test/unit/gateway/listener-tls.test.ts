@@ -67,6 +67,7 @@ describe('a listener with TLS', { skip }, () => {
           socket.pipe(socket);
         },
         onRefused: (_, reason) => refusals.push(reason),
+        onFault: (error) => assert.fail(error),
       },
     );
     const close = (): void => {

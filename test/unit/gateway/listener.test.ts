@@ -1,0 +1,36 @@
+// A plain listener: what it does with errors, before and after its port is bound.
+import assert from 'node:assert/strict';
+import { connect, Server, type Socket } from 'node:net';
+import { test } from 'node:test';
+import { Listener, type ListenerOptions } from '../../../src/gateway/listener.ts';
+import { until } from '../../helpers/wait.ts';
+
+function options(parts: { sockets?: Socket[]; faults?: Error[] } = {}): ListenerOptions {
+  const { sockets = [], faults = [] } = parts;
+  return {
+    onSocket: (socket) => sockets.push(socket),
+    onRefused: (client) => assert.fail(`${client} was refused`),
+    onFault: (error) => faults.push(error),
+  };
+}
+
+test('a connection that the system cannot accept ends neither the port nor the process', async () => {
+  const sockets: Socket[] = [];
+  const faults: Error[] = [];
+  const address = { host: '127.0.0.1', port: 0 };
+  const listener = await Listener.bind(address, options({ sockets, faults }));
+  const clients = [connect(listener.port, address.host)];
+  await until('a connection', () => sockets.length === 1);
+  // Node keeps the server at each socket that it accepted.
+  const server: unknown = Reflect.get(sockets[0] ?? {}, 'server');
+  assert.ok(server instanceof Server);
+  for (let count = 1; count <= 2; count++) {
+    server.emit('error', Object.assign(new Error('accept ENFILE'), { code: 'ENFILE' }));
+    assert.equal(faults.length, count);
+  }
+  clients.push(connect(listener.port, address.host));
+  await until('another connection', () => sockets.length === 2);
+  for (const socket of [...clients, ...sockets]) socket.destroy();
+  await assert.rejects(Listener.bind({ ...address, port: listener.port }, options()), /EADDRINUSE/);
+  listener.close();
+});
