@@ -10,6 +10,7 @@ import type { LinkRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
 import { GroupSync } from '../tasks/groups.ts';
 import { LinkTasks } from '../tasks/link-tasks.ts';
+import { PrefixRetention } from '../tasks/prefix-retention.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
 import { MirrorCreator } from './create-mirror.ts';
 import { Failover } from './failover.ts';
@@ -33,6 +34,8 @@ export interface StartLinksOptions {
   readonly limits?: Partial<LinkLimits>;
   /** Topics with this prefix are ours and are never mirrored. Default `__causeway`. */
   readonly ownTopicPrefix?: string;
+  /** How often promoted prefixes are aged out. Default: as Kafka, every five minutes. */
+  readonly retentionCheckMs?: number;
   /** An operator's word that what is missing from mirror logs is lost. */
   readonly acceptLoss?: boolean;
 }
@@ -103,9 +106,12 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   };
   const watch = new ShellWatch({ context, topics, changes, takeUp, onFailed });
 
+  const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
+
   await topics.start();
   links.start();
   watch.start();
+  retention.start();
   switched.start();
 
   return {
@@ -125,6 +131,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       // Its looks end with the connections of the links.
       const switchedClosed = switched.close();
       await watch.close();
+      await retention.close();
       await promotions.close();
       await links.close();
       await switchedClosed;

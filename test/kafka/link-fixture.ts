@@ -157,6 +157,7 @@ export class LinkWorld {
       events: this.events,
       clock: systemClock,
       limits: this.#limits,
+      retentionCheckMs: 500,
     });
     return this;
   }

@@ -1,0 +1,133 @@
+// Ages out the mirrored prefix of promoted topics by the topic's own retention.ms and
+// retention.bytes, as their broker does with what came after it. Owns when that is looked at;
+// refuses to know segments (the log says what can go). Invariants: a mirror is never touched, its
+// log start is the source's; a topic whose configs cannot be read, or that is not to be deleted
+// from, keeps everything.
+import { ErrorCode } from '../../protocol/index.ts';
+import { StorageError } from '../../storage/errors.ts';
+import type { RetentionRules } from '../../storage/mirror-log.ts';
+import { ClusterError } from '../cluster/cluster.ts';
+import type { LinkContext } from '../link/context.ts';
+import { isMirror } from '../link/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
+import { messageOf, Signal } from '../link/signal.ts';
+import { readTopicConfigs } from './config-requests.ts';
+
+/** Kafka's own log.retention.check.interval.ms. */
+const checkMsDefault = 300_000;
+const topicsAtOnce = 100;
+const keys = ['cleanup.policy', 'retention.ms', 'retention.bytes'];
+
+/** Null: nothing is ever deleted. */
+export function retentionRules(
+  configs: ReadonlyMap<string, string | null>,
+  nowMs: number,
+): RetentionRules | null {
+  const policies = (configs.get('cleanup.policy') ?? '').split(',').map((text) => text.trim());
+  if (!policies.includes('delete')) return null;
+  const limit = (key: string): number | null => {
+    const text = configs.get(key) ?? '';
+    // Negative means unlimited; what is not a number limits nothing either.
+    return /^\d+$/.test(text) ? Number(text) : null;
+  };
+  const ageMs = limit('retention.ms');
+  const oldest = ageMs === null ? 0 : Math.floor(nowMs) - ageMs;
+  const rules = {
+    oldestTimestamp: ageMs !== null && oldest > 0 ? BigInt(oldest) : null,
+    bytesMax: limit('retention.bytes'),
+  };
+  return rules.oldestTimestamp === null && rules.bytesMax === null ? null : rules;
+}
+
+export interface PrefixRetentionParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly checkMs?: number | undefined;
+}
+
+export class PrefixRetention {
+  readonly #parts: PrefixRetentionParts;
+  readonly #signal = new Signal();
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(parts: PrefixRetentionParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    this.#done = this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const { context, checkMs = checkMsDefault } = this.#parts;
+    while (!this.#isClosed) {
+      await this.#signal.wait(checkMs);
+      if (this.#isClosed) return;
+      try {
+        await this.#look();
+      } catch (error) {
+        const level = error instanceof ClusterError ? 'warn' : 'error';
+        context.events.emit(level, 'prefix_retention_failed', messageOf(error));
+      }
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { topics } = this.#parts;
+    const promoted = [...topics.all].filter(
+      (topic) =>
+        !isMirror(topic.record.state) &&
+        topic.partitions.some(({ log }) => log !== null && log.sizeBytes > 0),
+    );
+    for (let index = 0; index < promoted.length; index += topicsAtOnce) {
+      await this.#age(promoted.slice(index, index + topicsAtOnce));
+    }
+  }
+
+  async #age(promoted: readonly MirrorTopic[]): Promise<void> {
+    const { destination, clock } = this.#parts.context;
+    const names = promoted.map(({ name }) => name);
+    const answers = await readTopicConfigs(destination, names, keys);
+    for (const topic of promoted) {
+      const answer = answers.get(topic.name);
+      if (answer?.errorCode !== ErrorCode.NONE) continue;
+      const configs = new Map(answer.configs.map(({ name, value }) => [name, value] as const));
+      const rules = retentionRules(configs, clock.unixMs());
+      if (rules !== null) await this.#cut(topic, rules);
+    }
+  }
+
+  async #cut(topic: MirrorTopic, rules: RetentionRules): Promise<void> {
+    const { context } = this.#parts;
+    for (const { partition, log } of topic.partitions) {
+      // Looked at again for each: a lease may be lost, and a topic may go, at any time.
+      if (this.#isClosed || !context.state.lease.isValid()) return;
+      if (isMirror(topic.record.state) || log === null) continue;
+      const from = log.logStart;
+      const start = log.retentionStart(rules);
+      if (start <= from) continue;
+      const fields = { topic: topic.name, partition };
+      const place = `${topic.name}-${partition}`;
+      try {
+        await log.deleteHead(start);
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        const message = `${place}: old mirrored records stay: ${messageOf(error)}`;
+        context.events.warn('prefix_retention_failed', message, fields);
+        continue;
+      }
+      context.events.info(
+        'mirror_prefix_aged_out',
+        `${place}: mirrored records at offsets [${from}, ${start}) went by the topic's retention`,
+        { ...fields, from: String(from), to: String(start) },
+      );
+    }
+  }
+}

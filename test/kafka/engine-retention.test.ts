@@ -1,0 +1,133 @@
+// What leaves a mirror's storage on real brokers: only what the source let go while it is mirrored,
+// then what the promoted topic's own retention says; and what happens when the disk is full.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import {
+  createAlterableConfig,
+  createAlterConfigsResource,
+  createIncrementalAlterConfigsRequest,
+} from '../../protocol/generated/incremental-alter-configs-request.ts';
+import { incrementalAlterConfigsApi } from '../../src/cluster/apis.ts';
+import type { Disk, DiskSpace } from '../../storage/index.ts';
+import { nodeDisk } from '../../storage/index.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { readAll } from '../unit/storage/fixtures.ts';
+import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+/** What the file system is said to have free. */
+let space: DiskSpace | null = null;
+const disk: Disk = { ...nodeDisk, space: async (path) => space ?? nodeDisk.space(path) };
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source' }),
+    startKafkaCluster({ name: 'destination' }),
+  ]);
+  const storage = { segmentBytesMax: 4_000, disk };
+  world = await new LinkWorld({ source, destination, storage }).open();
+  await world.createLink('dr');
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+async function setConfig(topic: string, name: string, value: string): Promise<void> {
+  const response = await world.destination.send(
+    { kind: 'controller' },
+    incrementalAlterConfigsApi,
+    createIncrementalAlterConfigsRequest({
+      resources: [
+        createAlterConfigsResource({
+          resourceType: 2,
+          resourceName: topic,
+          configs: [createAlterableConfig({ name, configOperation: 0, value })],
+        }),
+      ],
+    }),
+  );
+  assert.equal(response.responses[0]?.errorCode, 0);
+}
+
+function logOf(topic: string) {
+  const log = world.directory.byName(topic)?.partition(0)?.log;
+  assert.ok(log, 'the mirror log is open');
+  return log;
+}
+
+const payload = 'x'.repeat(500);
+
+async function fill(topic: string, batches: number): Promise<bigint> {
+  let end = 0n;
+  for (let batch = 0; batch < batches; batch++) {
+    end = (await produce(world.source, { topic }, [`${payload}${batch}`])) + 1n;
+  }
+  return end;
+}
+
+test('a promoted prefix ages out by its own retention, by whole pieces; a mirror does not', async () => {
+  const topic = uniqueName('aging');
+  await createTopic(world.source, topic);
+  const end = await fill(topic, 40);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [end]);
+  await setConfig(topic, 'retention.bytes', '10000');
+  const log = logOf(topic);
+  // Several looks go by.
+  const { destination: asked } = world;
+  for (let look = 0; look < 3; look++) await asked.metadata([topic]);
+  assert.equal(log.logStart, 0n);
+
+  await world.command('promote', topic);
+  await world.inState(topic, 'STOPPED');
+  await until('the head is gone', () => logOf(topic).logStart > 0n, {
+    describe: () => world.describe(topic),
+  });
+  assert.ok(logOf(topic).sizeBytes >= 10_000, 'no more than the setting lets go');
+  assert.ok(logOf(topic).sizeBytes < 10_000 + 2 * 4_000, `${logOf(topic).sizeBytes}`);
+  const { logStart } = logOf(topic);
+  const read = await logOf(topic).read(logStart, { bytesMax: 1, atLeastOneBatch: true });
+  assert.equal(read.baseOffset, logStart, 'the start is a whole batch');
+
+  await setConfig(topic, 'retention.ms', '1');
+  const aged = () =>
+    world.events.since(0).filter(({ event }) => event === 'mirror_prefix_aged_out');
+  await until('all of it is gone', () => aged().at(-1)?.fields.to === String(end), {
+    describe: () => world.describe(topic),
+  });
+  assert.equal(logOf(topic).logStart, end);
+  assert.equal(logOf(topic).sizeBytes, 0);
+});
+
+test('R14: a full disk stops fetching first; reads and promotion go on; it resumes by itself', async () => {
+  const topic = uniqueName('full');
+  await createTopic(world.source, topic);
+  const first = await fill(topic, 5);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [first]);
+
+  const events = () => world.events.since(0).map(({ event }) => event);
+  space = { freeBytes: 1_000, totalBytes: 1_000_000 };
+  await until('the full disk is noticed', () => events().includes('storage_full'));
+  const second = await fill(topic, 5);
+  await until('the lag is seen', () => {
+    const { partitions } = world.service.describeMirror(topic);
+    return partitions[0]?.mirrorEnd === first;
+  });
+  assert.equal((await readAll(logOf(topic))).length, logOf(topic).sizeBytes, 'it is read');
+
+  space = null;
+  await world.caughtUp(topic, [second]);
+  assert.ok(events().includes('storage_has_space'));
+
+  space = { freeBytes: 1_000, totalBytes: 1_000_000 };
+  await until('full again', () => events().filter((event) => event === 'storage_full').length > 1);
+  await world.command('failover', topic);
+  await world.inState(topic, 'STOPPED');
+  space = null;
+});
