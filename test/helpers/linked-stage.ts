@@ -21,6 +21,7 @@ export interface StageOptions {
   readonly source?: KafkaClusterOptions;
   readonly destination?: KafkaClusterOptions;
   readonly linkConfigs?: Readonly<Record<string, string>>;
+  readonly causeway?: Omit<CausewayOptions, 'destination'>;
 }
 
 const linkName = 'dr';
@@ -159,7 +160,11 @@ export async function startStage(options: StageOptions = {}): Promise<LinkedStag
     const [source, destination] = clusters;
     for (const one of started) if (one.status === 'rejected') throw one.reason;
     if (!source || !destination) throw new Error('two clusters are needed');
-    const stage = new LinkedStage(source, destination, await startCauseway({ destination }));
+    const stage = new LinkedStage(
+      source,
+      destination,
+      await startCauseway({ ...options.causeway, destination }),
+    );
     try {
       await stage.createLink(options.linkConfigs);
       return stage;
