@@ -169,7 +169,8 @@ function reportTable(
   };
   const rows = outcomes.map((one) => [one.topic, words[one.verdict], one.state, one.message]);
   const outcome = table(['TOPIC', verb.toUpperCase(), 'STATE', 'WHY'], rows);
-  return options.receipt === null ? outcome : `${outcome}\n${receiptTable(options.receipt)}`;
+  const { receipt, isDry } = options;
+  return receipt === null ? outcome : `${outcome}\n${receiptTable(receipt, { isDry })}`;
 }
 
 function summary(verb: Verb, outcomes: readonly Outcome[]): string {

@@ -74,9 +74,15 @@ function remarks(receipt: ReceiptAnswer): string {
   return lines.map((line) => `${line}\n`).join('');
 }
 
-export function receiptTable(receipt: ReceiptAnswer): string {
+/** The receipt of a dry run is kept nowhere, so its id is not told. */
+export function receiptTable(
+  receipt: ReceiptAnswer,
+  { isDry = false }: { isDry?: boolean } = {},
+): string {
   const { id, command, actor, timeMs } = receipt;
-  const head = `Receipt ${id}: ${command} at ${time(timeMs)} by ${actor}`;
+  const head = isDry
+    ? `Nothing was changed. A ${command} at ${time(timeMs)} would have come to this:`
+    : `Receipt ${id}: ${command} at ${time(timeMs)} by ${actor}`;
   const parts = [partitionTable(receipt), groupTable(receipt), remarks(receipt)];
   return `${head}\n${parts.join('')}`;
 }

@@ -241,6 +241,8 @@ test('a dry run changes nothing', async () => {
   const { code, out } = await causeway(['mirror', 'failover', 'orders', '--dry-run']);
   assert.equal(code, 0);
   assert.match(out, /orders +could failover/);
+  assert.doesNotMatch(out, /^Receipt/m, 'a receipt that nobody keeps has no id to look for');
+  assert.match(out, /^Nothing was changed\. A failover at .* would have come to this:$/m);
   assert.equal(services.links.mirrors.get('orders')?.state, 'ACTIVE');
 });
 
