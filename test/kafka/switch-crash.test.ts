@@ -10,8 +10,10 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { readBatchHeader, readControlType } from '../../protocol/index.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
 import { command, receiptsOf, stopMirroring, waitForState } from '../helpers/mirror-commands.ts';
+import { fetchAt } from '../helpers/raw-reads.ts';
 import {
   createTopic,
   newProducer,
@@ -87,6 +89,10 @@ async function writesGoOn(topic: string, ends: readonly bigint[]): Promise<void>
   const aborted = ends.map((end) => end + 1n);
   assert.deepEqual(await offsets(stage.atProxy, topic, -1n), aborted, 'one ABORT batch each');
   for (const [partition, end] of aborted.entries()) {
+    const { errorCode, first } = await fetchAt(stage.atProxy, topic, partition, end - 1n);
+    assert.equal(errorCode, 0, 'the ABORT batch can be read');
+    assert.ok(first !== null);
+    assert.equal(readControlType(first, 0, readBatchHeader(first, 0)), 'ABORT');
     assert.equal(await write(stage.atProxy, topic, partition, ['after']), end, 'from S on');
   }
   assert.equal((await receiptsOf(stage.causeway, topic)).length, 1, 'switched once');
