@@ -1,6 +1,7 @@
 // Wiring: makes every part of the service from its configuration, in order (destination, state,
 // storage, links, gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants:
 // ports are bound before the first answer; a start that fails closes what it had opened.
+import type { StorageUsage } from '../storage/mirror-log.ts';
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource, destinationSecurity } from './clients.ts';
@@ -149,9 +150,7 @@ async function statusOf(parts: Parts): Promise<ServiceStatus> {
 }
 
 /** Null while the storage cannot be asked: it is shown as unknown then. */
-async function usageOf({
-  storage,
-}: Parts): Promise<{ readonly usedBytes: number; readonly freeBytes: number } | null> {
+async function usageOf({ storage }: Parts): Promise<StorageUsage | null> {
   if (storage.refusal !== null) return null;
   return storage.usage();
 }

@@ -186,6 +186,8 @@ export interface StorageUsage {
   readonly usedBytes: number;
   readonly freeBytes: number;
   readonly totalBytes: number;
+  /** Fetching stops below so many free bytes. */
+  readonly minFreeBytes: number;
 }
 
 /** All mirror logs of one instance. */

@@ -3,9 +3,11 @@
 // Lost records come from the durable receipts, so that the total survives restarts.
 import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Gauge, Registry } from 'prom-client';
+import type { StorageUsage } from '../../storage/mirror-log.ts';
 import type { LinkService, LinkStatus, MirrorStatus, PartitionStatus } from '../link/service.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { Events } from './events.ts';
+import { StorageForecast } from './storage-forecast.ts';
 
 export interface MetricsSources {
   readonly version: string;
@@ -14,7 +16,7 @@ export interface MetricsSources {
   receipts(): Iterable<ReceiptRecord>;
   isOwner(): boolean;
   /** Null while the storage cannot be asked. */
-  storage(): Promise<{ readonly usedBytes: number; readonly freeBytes: number } | null>;
+  storage(): Promise<StorageUsage | null>;
   gateway(): {
     readonly connections: number;
     readonly bytesFromClients: number;
@@ -250,10 +252,19 @@ class MetricsCollector {
     );
     const used = this.#gauge('storage_used_bytes', 'Bytes that mirror logs take.', []);
     const free = this.#gauge('storage_free_bytes', 'Bytes free in the file system of them.', []);
+    const full = this.#gauge('storage_full', 'Has fetching stopped for lack of space: 1 or 0.', []);
+    const hours = this.#gauge(
+      'storage_hours_to_full',
+      'Hours until fetching stops, at the growth of the last hour; NaN when unknown.',
+      [],
+    );
+    const forecast = new StorageForecast(() => performance.now());
     this.#fillers.push(async () => {
       const usage = await sources.storage();
       used.set(number(usage?.usedBytes ?? null));
       free.set(number(usage?.freeBytes ?? null));
+      full.set(usage === null ? Number.NaN : usage.freeBytes < usage.minFreeBytes ? 1 : 0);
+      hours.set(number(usage === null ? null : forecast.hoursToFull(usage)));
     });
     this.#filled('gateway_connections', 'Client connections open now.', [], (gauge) =>
       gauge.set(sources.gateway().connections),

@@ -197,12 +197,13 @@ export class DiskStorage implements MirrorStorage {
   }
 
   async usage(): Promise<StorageUsage> {
-    const { disk } = this.#shared;
+    const { disk, space } = this.#shared;
     try {
       const { freeBytes, totalBytes } = await disk.space(this.#directory);
       let usedBytes = 0;
       for (const id of await this.list()) usedBytes += await this.#sizeOf(logName(id));
-      return { usedBytes, freeBytes, totalBytes };
+      const minFreeBytes = space.minFreeBytes(totalBytes);
+      return { usedBytes, freeBytes, totalBytes, minFreeBytes };
     } catch (error) {
       throw storageError(error);
     }

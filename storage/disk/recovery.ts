@@ -35,6 +35,9 @@ import {
 import type { IndexInterval } from './segment-index.ts';
 import { scanSegment } from './segment-scan.ts';
 
+/** Entries of deleted segments that a restart leaves in the list of sealed ones. */
+const goneEntriesMax = 100;
+
 export interface RecoveryOptions {
   readonly id: LogId;
   readonly directory: string;
@@ -140,8 +143,9 @@ class Recovery {
     if (isStale) {
       state.sealGeneration += 1n;
       await checkpoint.write(state.checkpoint(), { sync: true });
-      await sealer.restart();
     }
+    const gone = [...seals.keys()].filter((base) => base < first).length;
+    if (isStale || gone > sealed.size + goneEntriesMax) await sealer.restart();
     try {
       for (const { baseOffset, path } of this.#indexNames) {
         if (!sealed.has(baseOffset)) await disk.remove(path);

@@ -47,6 +47,11 @@ export class SpaceGuard {
     return this.#full;
   }
 
+  minFreeBytes(totalBytes: number): number {
+    const { kind, value } = this.#minFree;
+    return kind === 'bytes' ? value : (totalBytes * value) / 100;
+  }
+
   async assertRoom(): Promise<void> {
     await this.refresh();
     if (this.#full) {
@@ -67,8 +72,7 @@ export class SpaceGuard {
   async #look(now: number): Promise<void> {
     try {
       const { freeBytes, totalBytes } = await this.#disk.space(this.#directory);
-      const { kind, value } = this.#minFree;
-      const minFreeBytes = kind === 'bytes' ? value : (totalBytes * value) / 100;
+      const minFreeBytes = this.minFreeBytes(totalBytes);
       const full = freeBytes < minFreeBytes;
       if (full !== this.#full) {
         this.#full = full;

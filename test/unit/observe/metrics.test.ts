@@ -16,7 +16,12 @@ function metricsOf(
       events: options.events ?? new Events(),
       receipts: () => links.receipts.values(),
       isOwner: () => true,
-      storage: async () => ({ usedBytes: 123, freeBytes: 456 }),
+      storage: async () => ({
+        usedBytes: 123,
+        freeBytes: 456,
+        totalBytes: 1000,
+        minFreeBytes: 500,
+      }),
       gateway: () => ({
         connections: 2,
         bytesFromClients: 10,
@@ -61,6 +66,8 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_mirror_stalled_partitions{link="dr",topic="orders"} 1',
     'causeway_storage_used_bytes 123',
     'causeway_storage_free_bytes 456',
+    'causeway_storage_full 1',
+    'causeway_storage_hours_to_full 0',
     'causeway_state_owner 1',
     'causeway_gateway_connections 2',
     'causeway_tls_certificate_expiry_timestamp_seconds{listener="gateway"} 1900000000.5',

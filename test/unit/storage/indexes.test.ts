@@ -174,6 +174,19 @@ test('an entry of a sealed segment does not outlive a truncation', async () => {
   assert.equal(after.log.epochEnd(0).endOffset, 5n);
 });
 
+test('entries of deleted segments do not pile up for ever', async () => {
+  const few = { segmentBytesMax: 300 };
+  let current = await createTestLog(few);
+  for (let round = 0; round < 3; round++) {
+    for (let index = 0; index < 160; index++) {
+      await appendDurably(current.log, dataBatch(current.log.end, { valueBytes: 100 }));
+    }
+    await current.log.deleteHead(current.log.end - 2n);
+    current = await reopenLog(current, few);
+    assert.ok(current.disk.content(`${logDirectory}/sealed`).length < 110 * 100);
+  }
+});
+
 test('a sealed segment that is shorter or gone is CORRUPT', async () => {
   const shorter = await fourSegments();
   shorter.disk.tamper(segmentPath(0), (content) => content.subarray(0, content.length - 1));
