@@ -113,8 +113,9 @@ export class EpochWatch {
       const epoch = await this.#epochEnd(partition, leaderId, leaderEpoch);
       isWhole = isWhole && end !== undefined && epoch;
       if (end === undefined) continue;
-      // At the end and at the start, which may be answered out of different places.
-      for (const offset of [end, 0n]) {
+      // At the start and at the end, which may be answered out of different places. The start first: an
+      // answer from the end may teach the proxy what it did not know after a restart.
+      for (const offset of [0n, end]) {
         isWhole = (await this.#fetch(info, { partition, leaderId, offset })) && isWhole;
       }
     }
