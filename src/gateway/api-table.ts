@@ -41,6 +41,7 @@ const handled: readonly Row[] = [
   [ApiKey.CreateTopics, 2, 7, 'our own topics and pending mirrors refused'],
   [ApiKey.DeleteTopics, 1, 6, 'our own topics and mirrors refused'],
   [ApiKey.DeleteRecords, 0, 2, 'our own topics and mirrors refused; promoted topics shifted'],
+  [ApiKey.InitProducerId, 0, 5, 'our own transactional ids refused; the rest is the destination’s'],
   [ApiKey.OffsetForLeaderEpoch, 2, 4, 'answered along the timeline'],
   [ApiKey.DescribeConfigs, 1, 4, 'the link node has no broker configs of its own'],
   [ApiKey.AlterConfigs, 0, 2, 'our own topics and the link node refused'],
@@ -71,7 +72,6 @@ const passed: readonly Row[] = [
   // Version 0 sends raw frames without headers afterwards, whose number nobody can know.
   [ApiKey.SaslHandshake, 1, 1, 'passes to the destination, which authenticates; v0 is refused'],
   [ApiKey.SaslAuthenticate, 0, 2, 'passes to the destination, which authenticates'],
-  [ApiKey.InitProducerId, 0, 5, 'producer ids are the destination’s own'],
   [
     ApiKey.AddPartitionsToTxn,
     0,

@@ -17,6 +17,7 @@ import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-
 import { fetchHandler } from './handlers/fetch.ts';
 import { findCoordinatorHandler } from './handlers/find-coordinator.ts';
 import { createIncrementalAlterConfigsHandler } from './handlers/incremental-alter-configs.ts';
+import { createInitProducerIdHandler } from './handlers/init-producer-id.ts';
 import { listGroupsHandler } from './handlers/list-groups.ts';
 import { listOffsetsHandler } from './handlers/list-offsets.ts';
 import { listTransactionsHandler } from './handlers/list-transactions.ts';
@@ -41,6 +42,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.CreateTopics, createCreateTopicsHandler(ownTopics)],
     [ApiKey.DeleteTopics, createDeleteTopicsHandler(ownTopics)],
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
+    [ApiKey.InitProducerId, createInitProducerIdHandler(ownTopics)],
     [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],
     [ApiKey.DescribeConfigs, describeConfigsHandler],
     [ApiKey.AlterConfigs, createAlterConfigsHandler(ownTopics)],
