@@ -8,6 +8,7 @@ export type { Disk, DiskFile, DiskSpace } from './disk/device.ts';
 export { nodeClock, nodeDisk } from './disk/device-node.ts';
 export {
   type DiskStorageOptions,
+  indexBytesMaxDefault,
   type OpenedStorage,
   openDiskStorage,
 } from './disk/open-storage.ts';

@@ -1,6 +1,7 @@
 // The memory sum (R14): what each part of the service may hold at most, from the limits of the
 // parts themselves, and what that makes for one more client connection, one more source broker, and
 // the rest. Owns no limit but those of the admin API and the events. Shown by `serve --check`.
+import { indexBytesMaxDefault } from '../../storage/index.ts';
 import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
   collectedResponseBytesMax,
@@ -40,5 +41,6 @@ export const memoryTerms: readonly MemoryTerm[] = [
     bytesMax: clusterLimitsDefault.frameBytesMax,
   },
   { what: 'admin request', countMax: adminConnectionsMax, bytesMax: adminBodyBytesMax },
+  { what: 'index cache of the storage', countMax: 1, bytesMax: indexBytesMaxDefault },
   { what: 'event', countMax: eventsMax, bytesMax: eventBytes },
 ];

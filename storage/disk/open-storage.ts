@@ -61,11 +61,13 @@ export interface OpenedStorage extends MirrorStorage {
   readonly refusal: StorageError | null;
 }
 
+/** Memory for index files, of all logs together. */
+export const indexBytesMaxDefault = 32 << 20;
+
 const defaults = {
   flushIntervalMs: 50,
   segmentBytesMax: 128 << 20,
   handlesMax: 512,
-  indexBytesMax: 32 << 20,
   minFree: { kind: 'percent', value: 5 },
 } as const;
 
@@ -152,7 +154,7 @@ function makeShared(options: DiskStorageOptions, onReport: OnReport) {
     disk,
     clock,
     files: new FileTable({ disk, handlesMax, onCloseFailed }),
-    indexes: new IndexCache({ bytesMax: options.indexBytesMax ?? defaults.indexBytesMax }),
+    indexes: new IndexCache({ bytesMax: options.indexBytesMax ?? indexBytesMaxDefault }),
     indexInterval,
     // A written log keeps its file open until it is flushed, on top of the handles in the table.
     scheduler: new FlushScheduler({ clock, intervalMs, dirtyMax: handlesMax }),
