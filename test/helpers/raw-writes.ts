@@ -43,6 +43,8 @@ export interface Writing {
   readonly sequence?: number;
   /** Node to send to instead of the leader. */
   readonly nodeId?: number;
+  /** Of the records; default: now. */
+  readonly timestamp?: bigint;
 }
 
 export interface Written {
@@ -65,7 +67,7 @@ export function produceRequest(
     records: values.map((value, index) => ({
       key: Buffer.from(`key-${index}`),
       value: Buffer.from(value),
-      timestamp: BigInt(Date.now()),
+      timestamp: writing.timestamp ?? BigInt(Date.now()),
     })),
     ...(producer === undefined
       ? {}

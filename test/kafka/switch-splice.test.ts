@@ -1,0 +1,155 @@
+// The two halves of a promoted topic as one, in the corners: nothing below S, a partition without
+// records beside others, a log start above zero, a prefix that is gone, partitions that came later,
+// a topic made anew, offsets by time across S, DeleteRecords across S.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createDeleteTopicsRequest } from '../../protocol/generated/delete-topics-request.ts';
+import { deleteTopicsApi } from '../../src/cluster/apis.ts';
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
+import { command, stopMirroring } from '../helpers/mirror-commands.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
+import { fetchAt, listAt } from '../helpers/raw-reads.ts';
+import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
+import { until } from '../helpers/wait.ts';
+import { growTopic } from './link-fixture.ts';
+
+const outOfRange = 1;
+let stage: LinkedStage;
+
+before(async () => {
+  stage = await startStage({ linkConfigs: { 'promote.quiet.ms': '0' } });
+});
+
+after(async () => {
+  await stage?.stop();
+});
+
+/** Records by partition at the source, mirrored and promoted. Returns S by partition. */
+async function promoted(topic: string, counts: readonly number[]): Promise<bigint[]> {
+  await createTopic(stage.atSource, topic, { partitions: counts.length });
+  for (const [partition, count] of counts.entries()) {
+    if (count > 0) await write(stage.atSource, topic, partition, values('below', count));
+  }
+  await stage.mirror(topic);
+  await stage.caughtUp(topic);
+  const switched = await stopMirroring(stage.causeway, 'promote', topic);
+  return switched.map(({ virtualEnd }) => BigInt(virtualEnd));
+}
+
+async function deleteTopic(cluster: Cluster, name: string): Promise<void> {
+  const request = createDeleteTopicsRequest({ topicNames: [name], timeoutMs: 10_000 });
+  const target = { kind: 'controller' } as const;
+  const answer = await cluster.send(target, deleteTopicsApi, request, { versionMax: 5 });
+  assert.equal(answer.responses[0]?.errorCode, 0);
+}
+
+async function baseOffsets(topic: string, partition: number): Promise<bigint[]> {
+  const batches = await readBatches(stage.atProxy, topic, partition);
+  return batches.map(({ baseOffset }) => baseOffset);
+}
+
+test('nothing below S, and one partition empty beside another that is not', async () => {
+  assert.deepEqual(await promoted('empties', [0, 4, 0]), [0n, 4n, 0n]);
+  for (const [partition, start] of [0n, 4n, 0n].entries()) {
+    assert.equal(await write(stage.atProxy, 'empties', partition, values('after', 2)), start);
+  }
+  assert.deepEqual(await offsets(stage.atProxy, 'empties', -2n), [0n, 0n, 0n]);
+  assert.deepEqual(await offsets(stage.atProxy, 'empties', -1n), [2n, 6n, 2n]);
+  assert.deepEqual(await baseOffsets('empties', 0), [0n]);
+  assert.deepEqual(await baseOffsets('empties', 1), [0n, 4n]);
+});
+
+test('a log start above zero stays, and DeleteRecords moves it up to S and beyond', async () => {
+  const { atSource, atProxy } = stage;
+  const topic = 'starts';
+  await createTopic(atSource, topic);
+  for (const label of ['a', 'b', 'c']) await write(atSource, topic, 0, values(label, 2));
+  await deleteRecordsBelow(atSource, topic, 0, 2n);
+  await stage.mirror(topic);
+  await stage.caughtUp(topic);
+  await stopMirroring(stage.causeway, 'promote', topic);
+  for (const label of ['d', 'e']) await write(atProxy, topic, 0, values(label, 2));
+  assert.deepEqual(await baseOffsets(topic, 0), [2n, 4n, 6n, 8n]);
+  // Whole or not at all: what is left of the copy would have to be the source's own log start.
+  await assert.rejects(deleteRecordsBelow(atProxy, topic, 0, 4n), /error 44/);
+  assert.deepEqual(await baseOffsets(topic, 0), [2n, 4n, 6n, 8n]);
+  for (const [below, left] of [
+    [6n, [6n, 8n]],
+    [8n, [8n]],
+  ] as const) {
+    await deleteRecordsBelow(atProxy, topic, 0, below);
+    assert.deepEqual(await offsets(atProxy, topic, -2n), [below]);
+    assert.deepEqual(await baseOffsets(topic, 0), left);
+    const { errorCode } = await fetchAt(atProxy, topic, 0, below - 1n);
+    assert.equal(errorCode, outOfRange, `below ${below}`);
+  }
+  assert.equal(await write(atProxy, topic, 0, ['f']), 10n);
+});
+
+test('offsets by time are found on both sides, the largest timestamp as well', async () => {
+  const { atSource, atProxy } = stage;
+  const topic = 'times';
+  await createTopic(atSource, topic);
+  for (const second of [1n, 3n, 9n]) {
+    await write(atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
+  }
+  await stage.mirror(topic);
+  await stage.caughtUp(topic);
+  await stopMirroring(stage.causeway, 'promote', topic);
+  const at = async (timestamp: bigint) => (await listAt(atProxy, topic, 0, timestamp)).offset;
+  assert.equal(await at(3_000n), 2n);
+  assert.equal(await at(9_001n), -1n);
+  assert.equal(await at(-3n), 4n, 'the copy has the largest');
+  await write(atProxy, topic, 0, ['z'], { timestamp: 5_000n });
+  assert.equal(await at(-3n), 4n, 'still');
+  assert.equal(await at(4_000n), 4n, 'the first one in the order of offsets');
+  await write(atProxy, topic, 0, ['z'], { timestamp: 20_000n });
+  assert.equal(await at(-3n), 7n, 'the shell has it now');
+  assert.equal(await at(10_000n), 7n, 'only the shell has one');
+});
+
+test('partitions that come after the promotion are ordinary, through us and past us', async () => {
+  assert.deepEqual(await promoted('grows', [3]), [3n]);
+  await growTopic(stage.atProxy, 'grows', 2);
+  await growTopic(stage.atDestination, 'grows', 3);
+  await until('three partitions', async () => {
+    const info = (await stage.atProxy.metadata(['grows'])).topics.get('grows');
+    return info?.partitions.filter(({ leaderId }) => leaderId >= 0).length === 3;
+  });
+  for (const [partition, base] of [3n, 0n, 0n].entries()) {
+    await until('a leader that knows', async () => {
+      assert.equal(await write(stage.atProxy, 'grows', partition, ['after']), base);
+      return true;
+    });
+  }
+  assert.deepEqual(await baseOffsets('grows', 1), [0n]);
+  assert.deepEqual(await offsets(stage.atProxy, 'grows', -1n), [4n, 1n, 1n]);
+});
+
+test('a promoted topic that is deleted and made anew is another topic', async () => {
+  async function madeAnew(name: string, through: Cluster): Promise<void> {
+    assert.deepEqual(await promoted(name, [5]), [5n]);
+    await deleteTopic(through, name);
+    await until('a topic made anew', async () => {
+      await createTopic(through, name);
+      return true;
+    });
+    // The history belongs to the id: not one offset of it is seen under the name.
+    await until('the other topic', async () => {
+      const [start] = await offsets(stage.atProxy, name, -2n);
+      const [end] = await offsets(stage.atProxy, name, -1n);
+      return start === 0n && end === 0n;
+    });
+    assert.equal(await write(stage.atProxy, name, 0, ['first']), 0n);
+    assert.deepEqual(await baseOffsets(name, 0), [0n]);
+    await until('its history removed', () =>
+      stage.causeway
+        .log()
+        .some(({ event, topic }) => event === 'promoted_topic_deleted' && topic === name),
+    );
+    const { error } = await command(stage.causeway, 'failover', name);
+    assert.equal(error?.code, 'MIRROR_NOT_FOUND');
+  }
+  await Promise.all([madeAnew('again', stage.atProxy), madeAnew('anew', stage.atDestination)]);
+});
