@@ -16,6 +16,7 @@ test('R11, R1, R4: kill -9 of the proxy at random moments loses nothing and swit
     const story = new KillStory(stage, random);
     await story.round('failover', ['mirroring', 'aborting']);
     await story.round('promote', ['creating', 'switching', 'writing']);
+    context.diagnostic(`${story.undoneCount} failovers undone`);
     assert.equal(story.killsCount, 5);
   } finally {
     await stage.stop();

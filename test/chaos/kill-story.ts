@@ -78,6 +78,8 @@ export class KillStory {
   readonly #random: SeededRandom;
   readonly #switched = new Map<string, readonly Switched[]>();
   killsCount = 0;
+  /** Failovers that a kill between ABORT batches and the switch has undone. */
+  undoneCount = 0;
   #roundsCount = 0;
 
   constructor(stage: LinkedStage, random: SeededRandom) {
@@ -212,6 +214,17 @@ export class KillStory {
     this.killsCount++;
     await outcome;
     await causeway.start();
+    const { state } = await until('the switch done or undone', async () => {
+      const view = await mirrorView(causeway, topic);
+      return view.state === 'STOPPED' || view.state === 'ACTIVE' ? view : undefined;
+    });
+    if (state === 'STOPPED') return;
+    // Undone: where our ABORT batches were the source's own records come now.
+    this.undoneCount++;
+    for (let partition = 0; partition < partitionsCount; partition++) {
+      await write(this.#stage.atSource, topic, partition, values('after the undoing', 3));
+    }
+    await this.#stage.caughtUp(topic);
   }
 
   /** Below S the copy is the source's, batch for batch; a promotion lost nothing that was acknowledged. */
