@@ -1,7 +1,7 @@
 // The steps of a start that need more than a call: the destination's identity, whether the storage
 // directory holds this instance's mirror logs, whether another process has it or our ports, and the
-// directory's record in the state. Used by main.ts only. Invariants: a directory of somebody else is
-// never written to; a start that cannot end well is over before it takes the lease.
+// directory's record in the state. Used by main.ts only. Invariants: a directory of somebody else
+// is never written to; a start that cannot end well is over before it takes the lease.
 import { readdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import path from 'node:path';
