@@ -24,14 +24,19 @@ export interface Task {
   close(): Promise<void>;
 }
 
+/** Tasks that look at once when the link's settings have changed. */
+export interface WakingTask extends Task {
+  wake(): void;
+}
+
 /** A link and what runs beside it. */
-export interface LinkEntry<Groups extends Task, Tasks extends Task> {
+export interface LinkEntry<Groups extends Task, Tasks extends WakingTask> {
   readonly runtime: LinkRuntime;
   readonly groups: Groups;
   readonly tasks: Tasks;
 }
 
-export class Links<Groups extends Task, Tasks extends Task> {
+export class Links<Groups extends Task, Tasks extends WakingTask> {
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
@@ -225,7 +230,10 @@ export class Links<Groups extends Task, Tasks extends Task> {
       this.#entries.delete(name);
       if (entry !== undefined) this.#inBackground(this.#end(entry));
     } else if (entry === undefined) this.#begin(record);
-    else this.#inBackground(entry.runtime.update(record));
+    else {
+      const update = entry.runtime.update(record).then(() => entry.tasks.wake());
+      this.#inBackground(update);
+    }
   }
 
   #syncTopic(topic: string): void {

@@ -34,6 +34,10 @@ export class LinkTasks {
     for (const task of this.#tasks) task.start();
   }
 
+  wake(): void {
+    for (const task of this.#tasks) task.wake();
+  }
+
   async close(): Promise<void> {
     await Promise.all(this.#tasks.map((task) => task.close()));
   }

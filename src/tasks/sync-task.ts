@@ -115,6 +115,11 @@ export class SyncTask {
     await this.#tail;
   }
 
+  /** The next round begins now. */
+  wake(): void {
+    this.#signal.notify();
+  }
+
   get status(): TaskStatus {
     const { conditions } = this.#link;
     const { isEnabled, name } = this.#work;
