@@ -47,8 +47,8 @@ export interface StartedLinks {
   close(): Promise<void>;
 }
 
-export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
-  const context: LinkContext = {
+function contextOf(options: StartLinksOptions): LinkContext {
+  return {
     state: options.state,
     storage: options.storage,
     destination: options.destination,
@@ -58,6 +58,17 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     limits: { ...defaultLinkLimits, ...options.limits },
     ownTopicPrefix: options.ownTopicPrefix ?? '__causeway',
   };
+}
+
+/** Configs and offsets of a topic once more, before it is promoted. */
+async function finalSync(links: Links<GroupSync, LinkTasks>, link: string, topic: string) {
+  const entry = links.entry(link);
+  await entry?.tasks.finalConfigs();
+  return (await entry?.groups.finalRound(topic)) ?? [];
+}
+
+export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
+  const context = contextOf(options);
   const { state, events, clock } = context;
   const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
@@ -82,11 +93,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     topics,
     changes,
     link: runtimeOf,
-    finalGroups: async (link, topic) => {
-      const entry = links.entry(link);
-      await entry?.tasks.finalConfigs();
-      return (await entry?.groups.finalRound(topic)) ?? [];
-    },
+    finalGroups: (link, topic) => finalSync(links, link, topic),
     receiptId: newReceiptId,
     receipts,
   });
