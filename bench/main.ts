@@ -1,5 +1,6 @@
 // `npm run bench -- [NAME] [--json]`: runs one benchmark, or all. Owns the list of them.
 import { parseArgs } from 'node:util';
+import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchResult, print } from './report.ts';
@@ -7,6 +8,7 @@ import { type BenchResult, print } from './report.ts';
 const benches: Readonly<Record<string, () => Promise<BenchResult>>> = {
   mirror: benchMirror,
   gateway: benchGateway,
+  failover: benchFailover,
 };
 
 const { values, positionals } = parseArgs({

@@ -98,7 +98,7 @@ async function writesGoOn(topic: string, ends: readonly bigint[]): Promise<void>
   assert.equal((await receiptsOf(stage.causeway, topic)).length, 1, 'switched once');
 }
 
-test('killed after the ABORT batches, before the commit: it has not happened', async () => {
+test('R11: killed after the ABORT batches, before the commit: it has not happened', async () => {
   const ends = await openTopic('undone');
   await failOverUntilKilled('undone', 'aborts-appended');
   await waitForState(stage.causeway, 'undone', 'ACTIVE');
@@ -116,7 +116,7 @@ test('killed after the ABORT batches, before the commit: it has not happened', a
   await writesGoOn('undone', grown);
 });
 
-test('killed after the commit, before it came to light: it has happened', async () => {
+test('R11: killed after the commit, before it came to light: it has happened', async () => {
   const ends = await openTopic('done');
   await failOverUntilKilled('done', 'committed');
   await waitForState(stage.causeway, 'done', 'STOPPED');

@@ -49,7 +49,7 @@ async function baseOffsets(topic: string, partition: number): Promise<bigint[]> 
   return batches.map(({ baseOffset }) => baseOffset);
 }
 
-test('nothing below S, and one partition empty beside another that is not', async () => {
+test('R4: nothing below S, and one partition empty beside another that is not', async () => {
   assert.deepEqual(await promoted('empties', [0, 4, 0]), [0n, 4n, 0n]);
   for (const [partition, start] of [0n, 4n, 0n].entries()) {
     assert.equal(await write(stage.atProxy, 'empties', partition, values('after', 2)), start);
@@ -90,7 +90,8 @@ test('a log start above zero stays, and DeleteRecords moves it up to S and beyon
 test('offsets by time are found on both sides, the largest timestamp as well', async () => {
   const { atSource, atProxy } = stage;
   const topic = 'times';
-  await createTopic(atSource, topic);
+  // The records are of 1970: retention would take them.
+  await createTopic(atSource, topic, { configs: { 'retention.ms': '-1' } });
   for (const second of [1n, 3n, 9n]) {
     await write(atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
   }
@@ -109,7 +110,7 @@ test('offsets by time are found on both sides, the largest timestamp as well', a
   assert.equal(await at(10_000n), 7n, 'only the shell has one');
 });
 
-test('partitions that come after the promotion are ordinary, through us and past us', async () => {
+test('R4: partitions that come after the promotion are ordinary, through us and past us', async () => {
   assert.deepEqual(await promoted('grows', [3]), [3n]);
   await growTopic(stage.atProxy, 'grows', 2);
   await growTopic(stage.atDestination, 'grows', 3);

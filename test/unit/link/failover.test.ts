@@ -202,7 +202,7 @@ describe('failover', () => {
     assert.equal(log.visibleEnd, 4n);
   });
 
-  test('in doubt while the process stops is never undone: S could lie above the cut', async (t) => {
+  test('R11: in doubt while the process stops is never undone: S could lie above the cut', async (t) => {
     const { run, state, topics, log, changes, failover } = await scene(t);
     state.fates = ['done', 'doubt-stays'];
     topics.onChange(() => {
@@ -216,7 +216,7 @@ describe('failover', () => {
     assert.equal(state.commits.length, 2);
   });
 
-  test('fenced while it was being committed is left to the next owner', async (t) => {
+  test('R12: fenced while it was being committed is left to the next owner', async (t) => {
     const world = await scene(t);
     world.state.fates = ['done', 'doubt-fenced'];
     assert.match((await world.run()).errors.get('orders')?.message ?? '', /^NOT FAILED OVER/);

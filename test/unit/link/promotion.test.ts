@@ -1,6 +1,8 @@
 // Promotions over a scripted source: what blocks them, sets that go all or none, the deadline,
 // cancelling, and what a restart finds.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { blockingCodes, withRemedy } from '../../../src/link/blocking.ts';
 import { LagTracker } from '../../../src/link/lag.ts';
@@ -11,6 +13,7 @@ import { TopicChanges } from '../../../src/link/topic-changes.ts';
 import type { PendingStop, TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
+import { rootDirectory } from '../../helpers/repository.ts';
 import { until } from '../../helpers/wait.ts';
 import { batch, FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
 
@@ -192,8 +195,10 @@ test('a switch that is not committed leaves the promotion as it was, and goes on
   assert.equal(world.state.commits.length, 3);
 });
 
-test('every code of ours has a remedy, and a foreign one none', () => {
+test('every code of ours has a remedy and is documented, a foreign one has none', () => {
+  const document = readFileSync(path.join(rootDirectory, 'docs/switching.md'), 'utf8');
   for (const code of blockingCodes) {
+    assert.ok(document.includes(`| \`${code}\` |`), `docs/switching.md says nothing of ${code}`);
     assert.ok((withRemedy({ code, message: '' }).remedy ?? '').length > 10, code);
   }
   assert.equal(withRemedy({ code: 'INTERNAL_ERROR', message: 'x' }).remedy, null);
