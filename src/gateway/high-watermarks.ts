@@ -1,6 +1,7 @@
-// High watermarks of promoted partitions as clients were last told them, for answers out of their copies. Owns
-// what is known since the start, and asks once for what is not: a restart must not make a high watermark go back
-// (R8). Refuses to know fetch requests. Invariant: what is told only rises, and never lies below S.
+// High watermarks of promoted partitions as clients were last told them, for answers out of their
+// copies. Owns what is known since the start, and asks once for what is not: a restart must not
+// make a high watermark go back (R8). Refuses to know fetch requests. Invariant: what is told only
+// rises, and never lies below S.
 import {
   createListOffsetsPartition,
   createListOffsetsRequest,
@@ -59,8 +60,8 @@ export interface CopiedPartition {
 }
 
 /**
- * Asks the broker behind the session for what nothing is known of yet. A broker that does not lead the partition,
- * or does not answer, leaves it unknown: S is told then.
+ * Asks the broker behind the session for what nothing is known of yet. A broker that does not lead
+ * the partition, or does not answer, leaves it unknown: S is told then.
  */
 export async function learnHighWatermarks(
   session: SessionView,

@@ -1,7 +1,8 @@
-// What becomes of the copy of a promoted partition when an operator accepts that a part of it is lost. Owns what
-// is put in the place of the lost end; refuses to know how the loss was found. Invariants: the copy ends where
-// its extent ends, so that readers go on with what was written after the promotion; no transaction in what is
-// left stays open; nothing of what is left is changed.
+// What becomes of the copy of a promoted partition when an operator accepts that a part of it is
+// lost. Owns what is put in the place of the lost end; refuses to know how the loss was found.
+// Invariants: the copy ends where its extent ends, so that readers go on with what was written
+// after the promotion; no transaction in what is left stays open; nothing of what is left is
+// changed.
 import { buildControlBatch, buildGapBatch } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { Timeline } from '../timeline/timeline.ts';
@@ -15,7 +16,10 @@ export function closedMirrorEnd(timeline: Timeline | undefined): bigint | null {
   return timeline?.extents.findLast(({ where }) => where === 'mirror')?.end ?? null;
 }
 
-/** The lost range becomes a gap as log cleaning leaves it; of a log without any batch the start moves. */
+/**
+ * The lost range becomes a gap as log cleaning leaves it; of a log without any batch the start
+ * moves.
+ */
 export async function closeAfterLoss(log: MirrorLog, end: bigint): Promise<void> {
   if (log.end === log.logStart) {
     await log.deleteHead(end);

@@ -1,9 +1,9 @@
-// kill -9 of the proxy at random moments, and what must hold after each (R11). Used by the short test of every
-// change and by the long one.
+// kill -9 of the proxy at random moments, and what must hold after each (R11). Used by the short
+// test of every change and by the long one.
 //
-// Owns: the rounds (one topic each: created, mirrored under load, switched, written to), the moments and the
-// checks. Knows the product from outside only. Invariant: every random choice comes from the seed, and every
-// failure names it; timing is the machine's own.
+// Owns: the rounds (one topic each: created, mirrored under load, switched, written to), the
+// moments and the checks. Knows the product from outside only. Invariant: every random choice comes
+// from the seed, and every failure names it; timing is the machine's own.
 
 import assert from 'node:assert/strict';
 import { readdirSync, statSync } from 'node:fs';
@@ -24,7 +24,10 @@ import {
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { until } from '../helpers/wait.ts';
 
-/** `aborting`: as soon as ABORT batches are in the mirror logs, most likely before the switch is committed. */
+/**
+ * `aborting`: as soon as ABORT batches are in the mirror logs, most likely before the switch is
+ * committed.
+ */
 export type Moment = 'creating' | 'mirroring' | 'switching' | 'aborting' | 'writing';
 export type Verb = 'promote' | 'failover';
 
@@ -37,7 +40,10 @@ interface Acknowledged {
   readonly bytes: string;
 }
 
-/** Writes on until stopped; remembers what was acknowledged. Refusals and lost answers are tried again. */
+/**
+ * Writes on until stopped; remembers what was acknowledged. Refusals and lost answers are tried
+ * again.
+ */
 class Load {
   readonly acknowledged: Acknowledged[] = [];
   #isStopping = false;
@@ -88,8 +94,9 @@ export class KillStory {
   }
 
   /**
-   * One topic through its whole life, killed once at each of the moments given. A failover meets a transaction
-   * left open in every partition, so that ABORT batches are appended before the switch is committed.
+   * One topic through its whole life, killed once at each of the moments given. A failover meets a
+   * transaction left open in every partition, so that ABORT batches are appended before the switch
+   * is committed.
    */
   async round(verb: Verb, moments: readonly Moment[]): Promise<void> {
     const topic = `chaos-${++this.#roundsCount}`;
@@ -182,7 +189,9 @@ export class KillStory {
     this.#switched.set(topic, receipt);
   }
 
-  /** Anywhere from before the command arrives to after it; a promotion mostly while it is draining. */
+  /**
+   * Anywhere from before the command arrives to after it; a promotion mostly while it is draining.
+   */
   async #killSwitch(topic: string, verb: Verb): Promise<void> {
     const { causeway } = this.#stage;
     const isDraining = verb === 'promote' && this.#random.below(4) > 0;
@@ -227,7 +236,10 @@ export class KillStory {
     await this.#stage.caughtUp(topic);
   }
 
-  /** Below S the copy is the source's, batch for batch; a promotion lost nothing that was acknowledged. */
+  /**
+   * Below S the copy is the source's, batch for batch; a promotion lost nothing that was
+   * acknowledged.
+   */
   async #checkCopy(
     topic: string,
     verb: Verb,
@@ -290,7 +302,10 @@ export class KillStory {
     }
   }
 
-  /** No kill changes a timeline that was switched: same receipt, same S, same start of the native part. */
+  /**
+   * No kill changes a timeline that was switched: same receipt, same S, same start of the native
+   * part.
+   */
   async #checkSwitchedOnce(): Promise<void> {
     const { causeway, atProxy, atDestination } = this.#stage;
     for (const [topic, switched] of this.#switched) {

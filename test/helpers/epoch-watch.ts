@@ -113,8 +113,8 @@ export class EpochWatch {
       const epoch = await this.#epochEnd(partition, leaderId, leaderEpoch);
       isWhole = isWhole && end !== undefined && epoch;
       if (end === undefined) continue;
-      // At the start and at the end, which may be answered out of different places. The start first: an
-      // answer from the end may teach the proxy what it did not know after a restart.
+      // At the start and at the end, which may be answered out of different places. The start
+      // first: an answer from the end may teach the proxy what it did not know after a restart.
       for (const offset of [0n, end]) {
         isWhole = (await this.#fetch(info, { partition, leaderId, offset })) && isWhole;
       }

@@ -146,7 +146,8 @@ describe('copies, addresses and order', { timeout: 180_000 }, () => {
         }
         const expected = asked.map((_, index) => index + 1);
         const place = connection.arrivals.findIndex((id, index) => id !== expected[index]);
-        const message = `out of order at node ${nodeId}: ${asked[place]?.name}; ${random.describe()}`;
+        const what = `${asked[place]?.name} at node ${nodeId}`;
+        const message = `out of order: ${what}; ${random.describe()}`;
         assert.deepEqual(connection.arrivals, expected, message);
       } finally {
         connection.close();

@@ -132,7 +132,8 @@ describe('offsets of groups', { timeout: 180_000 }, () => {
     await commitOffsets(atSource, 'ahead-group', 'ahead', [10]);
     await synced('ahead-group', 'ahead', [10]);
 
-    // A commit beyond everything, as after a truncation of the source: as far as the mirror goes, no further.
+    // A commit beyond everything, as after a truncation of the source: as far as the mirror goes,
+    // no further.
     await commitOffsets(atSource, 'ahead-group', 'ahead', [1_000]);
     await commitOffsets(atSource, 'new-group', 'ahead', [1_000]);
     await wholeRound();

@@ -1,5 +1,6 @@
-// R19 and R20 on real brokers: mirror logs that are gone, moved, cut or corrupt are an error for clients, never
-// an absence, until an operator accepts the loss; a lost state topic is refused at the start, and restored.
+// R19 and R20 on real brokers: mirror logs that are gone, moved, cut or corrupt are an error for
+// clients, never an absence, until an operator accepts the loss; a lost state topic is refused at
+// the start, and restored.
 import assert from 'node:assert/strict';
 import { mkdir, open, readdir, rename, rm, truncate } from 'node:fs/promises';
 import path from 'node:path';
