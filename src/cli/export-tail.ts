@@ -1,6 +1,6 @@
-// `causeway mirror export-tail TOPIC --to FILE`: what the source has and the switched topic has not,
-// as JSON lines. Owns the file: it is there under its name only when it is complete, and none is
-// overwritten.
+// `causeway mirror export-tail TOPIC --to FILE`: what the source has and the switched topic has
+// not, as JSON lines. Owns the file: it is there under its name only when it is complete, and none
+// is overwritten.
 import { createWriteStream } from 'node:fs';
 import { access, link, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';

@@ -1,5 +1,5 @@
-// Before a failover: does the source still answer? Then a promotion would lose nothing, and a person
-// is told so. Refuses to decide. Invariant: a source that was never heard counts as silent.
+// Before a failover: does the source still answer? Then a promotion would lose nothing, and a
+// person is told so. Refuses to decide. Invariant: a source that was never heard counts as silent.
 import type { LinkAnswer } from './answers.ts';
 import type { CommandContext } from './command.ts';
 

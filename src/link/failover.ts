@@ -194,8 +194,8 @@ export class Failover {
         try {
           await this.#undoRecord(name);
         } catch (error) {
-          // Tried again by undoInterrupted; until then the record forbids fetching (link.ts) and the
-          // log's hold hides what was appended.
+          // Tried again by undoInterrupted; until then the record forbids fetching (link.ts) and
+          // the log's hold hides what was appended.
           this.#context.events.warn('failover_undo_pending', `'${name}': ${messageOf(error)}`, {
             topic: name,
           });

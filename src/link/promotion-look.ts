@@ -108,8 +108,8 @@ export function stillWriting(quiet: SourceQuiet, quietMs: number): readonly Bloc
   if (busy.length === 0) return [];
   const named = busy.slice(0, partitionsNamed).join(', ');
   const more = busy.length > partitionsNamed ? ` and ${busy.length - partitionsNamed} more` : '';
-  const message = `the source was written to within the last ${quietMs} ms (partition ${named}${more})`;
-  return [blocking('PRODUCERS_WRITING', message)];
+  const when = `the source was written to within the last ${quietMs} ms`;
+  return [blocking('PRODUCERS_WRITING', `${when} (partition ${named}${more})`)];
 }
 
 export function openTransactions(topic: MirrorTopic): readonly Blocking[] {

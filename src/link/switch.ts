@@ -1,7 +1,8 @@
 // What promotion and failover have in common: measuring a topic for the splice, the ABORT batches
-// for transactions open at its end, and the record after the switch. Refuses to know when a switch is right. Invariants: the first epoch of the new extent lies above
-// every epoch that was stored or advertised; ABORT batches are appended only under a hold, at
-// offsets that a durable record can cut back to.
+// for transactions open at its end, and the record after the switch. Refuses to know when a switch
+// is right. Invariants: the first epoch of the new extent lies above every epoch that was stored or
+// advertised; ABORT batches are appended only under a hold, at offsets that a durable record can
+// cut back to.
 import { buildControlBatch } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { MirrorLog, OpenTransaction } from '../../storage/mirror-log.ts';
