@@ -6,6 +6,7 @@
  * `onBody` views that add up to the rest, one `onEnd`. `FrameCollector` is for those who want
  * whole frames.
  */
+import { emptyBytes } from './bytes/reader.ts';
 import { ProtocolError } from './errors.ts';
 import { frameBytesMaxDefault } from './limits.ts';
 
@@ -121,26 +122,36 @@ export class FrameScanner {
   }
 }
 
-/** Whole frames, without their prefix. Views of the chunk where one holds all of a frame. */
+/** Of a frame that comes in parts so much is allocated at once; above it, as it grows. */
+const firstAllocationBytesMax = 64 * 1024;
+
+/**
+ * Whole frames, without their prefix. Views of the chunk where one holds all of a frame. Parts are
+ * copied into one growing buffer, so that a frame that drips in holds at most twice what has come.
+ */
 export class FrameCollector {
   private readonly scanner: FrameScanner;
   private readonly sink: FrameSink;
-  private parts: Buffer[];
+  private frameBytes: number;
+  private held: Buffer;
+  private heldBytes: number;
   private complete: Buffer[];
 
   constructor(options: { frameBytesMax?: number } = {}) {
     this.scanner = new FrameScanner({ headBytes: 0, ...options });
-    this.parts = [];
+    this.frameBytes = 0;
+    this.held = emptyBytes;
+    this.heldBytes = 0;
     this.complete = [];
     this.sink = {
-      onHead: () => undefined,
-      onBody: (view) => {
-        this.parts.push(view);
+      onHead: (_head, sizeInBytes) => {
+        this.frameBytes = sizeInBytes;
       },
+      onBody: (view) => this.take(view),
       onEnd: () => {
-        const only = this.parts.length === 1 ? this.parts[0] : undefined;
-        this.complete.push(only ?? Buffer.concat(this.parts));
-        this.parts = [];
+        this.complete.push(this.held);
+        this.held = emptyBytes;
+        this.heldBytes = 0;
       },
     };
   }
@@ -149,11 +160,32 @@ export class FrameCollector {
     return this.scanner.isBetweenFrames;
   }
 
+  /** Bytes allocated for a frame that is not whole yet. */
+  get allocatedBytes(): number {
+    return this.held.length;
+  }
+
   /** Feeds one chunk (which must not be reused); returns the frames that it completed. */
   push(chunk: Buffer): Buffer[] {
     this.scanner.push(chunk, this.sink);
     const complete = this.complete;
     this.complete = [];
     return complete;
+  }
+
+  private take(view: Buffer): void {
+    if (view.length === this.frameBytes) {
+      this.held = view;
+      return;
+    }
+    const needed = this.heldBytes + view.length;
+    if (needed > this.held.length) {
+      const doubled = Math.max(firstAllocationBytesMax, 2 * needed);
+      const grown = Buffer.allocUnsafeSlow(Math.min(this.frameBytes, doubled));
+      this.held.copy(grown, 0, 0, this.heldBytes);
+      this.held = grown;
+    }
+    view.copy(this.held, this.heldBytes);
+    this.heldBytes = needed;
   }
 }

@@ -5,7 +5,9 @@ import { indexBytesMaxDefault } from '../../storage/index.ts';
 import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
   collectedResponseBytesMax,
+  connectionsMax,
   heldResponseBytesMax,
+  partialRequestBytesMax,
   requestBytesMaxDefault,
   socketBufferBytes,
 } from '../gateway/limits.ts';
@@ -32,7 +34,8 @@ const clientConnectionBytesMax =
   4 * socketBufferBytes + requestBytesMaxDefault + collectedResponseBytesMax + heldResponseBytesMax;
 
 export const memoryTerms: readonly MemoryTerm[] = [
-  { what: 'client connection', countMax: null, bytesMax: clientConnectionBytesMax },
+  { what: 'client connection', countMax: connectionsMax, bytesMax: clientConnectionBytesMax },
+  { what: 'requests in part, all clients', countMax: 1, bytesMax: partialRequestBytesMax },
   // One Fetch answer is on its way while the one before is appended.
   { what: 'source broker', countMax: null, bytesMax: 2 * defaultLinkLimits.fetchBytesMax },
   {

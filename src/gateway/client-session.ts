@@ -5,13 +5,7 @@
 // bounded (R14); what was sent is flushed before a FIN is passed on.
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import {
-  ApiKey,
-  decodeRequestHeader,
-  FrameCollector,
-  Reader,
-  type RequestHeader,
-} from '../../protocol/index.ts';
+import { ApiKey, decodeRequestHeader, Reader, type RequestHeader } from '../../protocol/index.ts';
 import type { Api, VersionRange } from '../cluster/cluster.ts';
 import { describeForeignBytes } from './foreign-bytes.ts';
 import type { Disposition, GatewayServices, ListenerRole, RequestContext } from './handler.ts';
@@ -31,6 +25,7 @@ import {
 } from './limits.ts';
 import { framed } from './messages.ts';
 import { notSent, sendOwnCall } from './own-call.ts';
+import { type IntakeBudget, RequestIntake } from './request-intake.ts';
 import { ResponseQueue, type ResponseSlot } from './response-queue.ts';
 import type { Router } from './router.ts';
 import { Upstream } from './upstream.ts';
@@ -44,6 +39,7 @@ export interface SessionOptions {
   /** Called once, when everything is over. */
   onClosed(summary: SessionSummary): void;
   readonly requestBytesMax?: number;
+  readonly intakeBudget: IntakeBudget;
 }
 
 export interface SessionSummary {
@@ -70,7 +66,7 @@ export class ClientSession implements VersionLearner {
   readonly #options: SessionOptions;
   readonly #client: Socket;
   readonly #clientAddress: string;
-  readonly #collector: FrameCollector;
+  readonly #intake: RequestIntake;
   readonly #queue: ResponseQueue;
   readonly #closed = new AbortController();
   /** Whole requests that were read and not yet handled. */
@@ -102,7 +98,7 @@ export class ClientSession implements VersionLearner {
     this.#client = client;
     this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
     const frameBytesMax = options.requestBytesMax ?? requestBytesMaxDefault;
-    this.#collector = new FrameCollector({ frameBytesMax });
+    this.#intake = new RequestIntake(options.intakeBudget, { frameBytesMax });
     this.#queue = new ResponseQueue((chunk) => {
       if (!this.#isOver && !client.destroyed) client.write(chunk);
     });
@@ -178,7 +174,7 @@ export class ClientSession implements VersionLearner {
         this.#end(foreign);
         return;
       }
-      for (const frame of this.#collector.push(chunk)) {
+      for (const frame of this.#intake.push(chunk)) {
         this.#requests.push(frame);
         this.#queuedBytes += frame.length;
       }
@@ -473,6 +469,7 @@ export class ClientSession implements VersionLearner {
   #report(reason: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#intake.release();
     this.#closed.abort();
     this.#options.onClosed({
       client: this.#clientAddress,

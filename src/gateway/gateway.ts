@@ -12,8 +12,10 @@ import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
 import { createHandlers } from './handler-table.ts';
+import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
+import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 import { type NodePorts, VirtualBrokers } from './virtual-brokers.ts';
@@ -91,6 +93,7 @@ class RunningGateway implements Gateway {
   readonly #ownTopics: OwnTopics;
   readonly #router: Router;
   readonly #sessions = new Set<ClientSession>();
+  readonly #intakeBudget = new IntakeBudget(partialRequestBytesMax);
   #refreshTimer: NodeJS.Timeout | undefined;
   #isRefreshing = false;
   #isDestinationUp = false;
@@ -190,6 +193,12 @@ class RunningGateway implements Gateway {
       socket.destroy();
       return;
     }
+    const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
+    if (this.#sessions.size >= connectionsMax) {
+      socket.destroy();
+      this.#onRefused(role, client, `there are ${connectionsMax} connections already`);
+      return;
+    }
     const connect = (): Promise<Socket> =>
       role.kind === 'broker' ? this.#dialer.toBroker(role.nodeId) : this.#dialer.toAny();
     const { requestBytesMax } = this.#options;
@@ -199,10 +208,10 @@ class RunningGateway implements Gateway {
       router: this.#router,
       connect,
       onClosed: (summary) => this.#onClosed(role, session, summary),
+      intakeBudget: this.#intakeBudget,
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
     });
     this.#sessions.add(session);
-    const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
     this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
   }
 

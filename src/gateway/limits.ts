@@ -22,6 +22,12 @@ export const queuedRequestBytesMax = 256 * 1024;
 /** Answers that wait for their turn; the broker is not read above it. */
 export const heldResponseBytesMax = 4 * 1024 * 1024;
 
+/** Requests of all connections together that have not come whole yet; above it connections end. */
+export const partialRequestBytesMax = 512 * 1024 * 1024;
+
+/** Client connections at one time; one more is closed at once, with an event. */
+export const connectionsMax = 10_000;
+
 /** Socket buffers, each direction. */
 export const socketBufferBytes = 256 * 1024;
 

@@ -131,3 +131,18 @@ test('a size that cannot be right ends the stream, wherever it is cut', () => {
     }
   }
 });
+
+test('a frame that drips in holds at most twice what has come', () => {
+  const collector = new FrameCollector();
+  const size = 40 * 1024 * 1024;
+  const prefix = Buffer.alloc(4);
+  prefix.writeInt32BE(size);
+  collector.push(prefix);
+  for (let index = 0; index < 5000; index++) collector.push(Buffer.from([index & 0xff]));
+  assert.ok(collector.allocatedBytes <= 1024 * 1024, `${collector.allocatedBytes} bytes`);
+  collector.push(Buffer.alloc(3 * 1024 * 1024));
+  assert.ok(collector.allocatedBytes <= 7 * 1024 * 1024, `${collector.allocatedBytes} bytes`);
+  const [frame] = collector.push(Buffer.alloc(size - 5000 - 3 * 1024 * 1024, 7));
+  assert.equal(frame?.length, size);
+  assert.deepEqual([frame[0], frame[4999], frame[5000], frame.at(-1)], [0, 4999 & 0xff, 0, 7]);
+});

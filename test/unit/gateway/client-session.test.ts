@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApiKey, type Reader } from '../../../protocol/index.ts';
 import type { Disposition, Handler } from '../../../src/gateway/handler.ts';
+import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import { until } from '../../helpers/wait.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
@@ -469,5 +470,27 @@ test('a rewrite that fails ends the connection, and nothing behind it goes out',
     assert.match(summaries[0]?.reason ?? '', /no port left/);
   } finally {
     fixture.close();
+  }
+});
+
+test('R14: requests in part share one budget, and a closed connection gives its part back', async () => {
+  const intakeBudget = new IntakeBudget(4_500_000);
+  const first = await sessionBetween({ intakeBudget });
+  const second = await sessionBetween({ intakeBudget });
+  const request = heartbeat(1, Buffer.alloc(4_000_000));
+  const part = request.subarray(0, 1_000_000);
+  try {
+    first.client.socket.write(part);
+    await until('the first part', () => first.session.bytesFromClient === part.length);
+    const usedByFirst = intakeBudget.usedBytes;
+    second.client.socket.write(request.subarray(0, 3_900_000));
+    await until('the end of one too many', () => second.client.hasEnded || second.client.isClosed);
+    assert.match(second.summaries[0]?.reason ?? '', /requests in part take \d+ bytes/);
+    assert.equal(intakeBudget.usedBytes, usedByFirst);
+    first.client.socket.destroy();
+    await until('the part given back', () => intakeBudget.usedBytes === 0);
+  } finally {
+    first.close();
+    second.close();
   }
 });

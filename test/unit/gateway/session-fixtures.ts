@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { ClientSession, type SessionSummary } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
+import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route } from '../../../src/gateway/router.ts';
 import { FakeSession } from './read-fixtures.ts';
 import { RawClient, ScriptedBroker } from './wire-fixtures.ts';
@@ -22,6 +23,7 @@ export async function sessionBetween(options: {
   role?: ListenerRole;
   keepsFrames?: boolean;
   requestBytesMax?: number;
+  intakeBudget?: IntakeBudget;
 }): Promise<SessionUnderTest> {
   const role = options.role ?? { kind: 'broker', nodeId: 1 };
   const handler = options.handler ?? (() => ({ kind: 'forward' }));
@@ -37,6 +39,7 @@ export async function sessionBetween(options: {
       },
       connect: () => broker.connect(),
       onClosed: (summary) => summaries.push(summary),
+      intakeBudget: options.intakeBudget ?? new IntakeBudget(1 << 30),
       ...(options.requestBytesMax === undefined
         ? {}
         : { requestBytesMax: options.requestBytesMax }),
