@@ -62,8 +62,27 @@ function handleErrors(app: FastifyInstance, services: AdminServices): void {
 
 const restPrefixes = ['/kafka/v3', '/v3'] as const;
 
+const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i;
+
+/**
+ * A page that a browser on this host has open may send requests to loopback under a name of its
+ * own (DNS rebinding), and this API has no login: on loopback only loopback's names are answered.
+ */
+function refuseForeignHosts(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const { host = '' } = request.headers;
+    if (loopbackHost.test(host)) return;
+    const message = `This API is bound to loopback: use localhost or 127.0.0.1, not '${host}'`;
+    send(reply, { status: 403, errorCode: 403, message });
+    await reply;
+  });
+}
+
 /** The server without a port: tests inject requests. */
-export async function createAdminApp(services: AdminServices): Promise<FastifyInstance> {
+export async function createAdminApp(
+  services: AdminServices,
+  options: { bind?: string } = {},
+): Promise<FastifyInstance> {
   const closing = new AbortController();
   const app = Fastify({
     bodyLimit: adminBodyBytesMax,
@@ -82,6 +101,7 @@ export async function createAdminApp(services: AdminServices): Promise<FastifyIn
   app.setReplySerializer((value) => toJson(value));
   parseJsonOnly(app);
   handleErrors(app, services);
+  if (loopbackHost.test(options.bind ?? '')) refuseForeignHosts(app);
   app.addHook('preClose', async () => closing.abort());
   await app.register(swagger, {
     openapi: {
@@ -91,9 +111,9 @@ export async function createAdminApp(services: AdminServices): Promise<FastifyIn
   });
   const typed = app.withTypeProvider<TypeBoxTypeProvider>();
   for (const restPrefix of restPrefixes) {
-    const options = { services, restPrefix, hide: restPrefix !== restPrefixes[0] };
-    await typed.register(linkRoutes, { ...options, prefix: restPrefix });
-    await typed.register(mirrorRoutes, { ...options, prefix: restPrefix });
+    const rest = { services, restPrefix, hide: restPrefix !== restPrefixes[0] };
+    await typed.register(linkRoutes, { ...rest, prefix: restPrefix });
+    await typed.register(mirrorRoutes, { ...rest, prefix: restPrefix });
   }
   const own = { services, closing: closing.signal, prefix: '/causeway/v1' };
   await typed.register(ownRoutes, own);
@@ -107,7 +127,7 @@ export async function startAdminServer(
   services: AdminServices,
   options: { bind: string; port: number },
 ): Promise<AdminServer> {
-  const app = await createAdminApp(services);
+  const app = await createAdminApp(services, options);
   try {
     const url = await app.listen({ host: options.bind, port: options.port });
     return { url, close: () => app.close() };

@@ -299,3 +299,19 @@ test('what an operator stopped or paused is not unhealthy', async () => {
   services.links.mirrors.set('b', mirrorStatus('b', { state: 'STOPPED', partitions }));
   assert.equal((await get('/health/links')).status, 200);
 });
+
+test('on loopback a foreign Host header is refused, and nothing is done', async () => {
+  const guarded = await createAdminApp(services, { bind: '127.0.0.1' });
+  try {
+    const path = '/causeway/v1/status';
+    const foreign = await guarded.inject({ url: path, headers: { host: 'rebound.example:8082' } });
+    assert.equal(foreign.statusCode, 403);
+    assert.match(foreign.json().message, /bound to loopback/);
+    for (const host of ['localhost:8082', '127.0.0.1:8082', '[::1]:8082']) {
+      const own = await guarded.inject({ url: path, headers: { host } });
+      assert.equal(own.statusCode, 200, host);
+    }
+  } finally {
+    await guarded.close();
+  }
+});
