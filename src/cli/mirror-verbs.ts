@@ -246,7 +246,30 @@ const descriptions: Readonly<Record<Verb, string>> = {
   cancel: 'take a running promotion back',
 };
 
+/** Known by name, so that nobody takes them for a typing error. */
+const laterVerbs: Readonly<Record<string, string>> = {
+  detach: 'make a promoted topic independent of the proxy',
+  reverse: 'mirror a promoted topic back to its source',
+  restore: 'make an old primary a mirror again',
+};
+
+function addLaterVerbs(mirror: Command, runner: Runner): void {
+  for (const [verb, description] of Object.entries(laterVerbs)) {
+    mirror
+      .command(verb)
+      .description(`${description} (not in this version)`)
+      .argument('[topics...]')
+      .allowUnknownOption()
+      .action(
+        action(runner, async () => {
+          throw new CliError(ExitCode.failed, `mirror ${verb} is not in this version`);
+        }),
+      );
+  }
+}
+
 export function addMirrorVerbs(mirror: Command, runner: Runner): void {
+  addLaterVerbs(mirror, runner);
   for (const [verb, description] of Object.entries(descriptions) as [Verb, string][]) {
     const command = mirror
       .command(verb)

@@ -332,10 +332,18 @@ for (const [argv, word] of wrongUses) {
   });
 }
 
-test('a command of later versions is known: causeway preflight', async () => {
-  assertOneLine(await causeway(['preflight']), 1, /is not in this version/);
-  assert.equal(services.links.calls.length, 0);
-});
+const later = [
+  ['preflight'],
+  ['mirror', 'detach', 'orders', '--dry-run'],
+  ['mirror', 'reverse', 'orders'],
+  ['mirror', 'restore', 'orders'],
+];
+for (const argv of later) {
+  test(`a command of later versions is known: causeway ${argv.join(' ')}`, async () => {
+    assertOneLine(await causeway(argv), 1, /is not in this version/);
+    assert.equal(services.links.calls.length, 0);
+  });
+}
 
 test('all or none, adopt and discard are said to the proxy', async () => {
   services.links.promotionStates = [mirrorStatus('orders', { state: 'STOPPED' })];
