@@ -3,6 +3,7 @@
 // Owns: which compiled tests run, how many at once, and the summary with the ten slowest. Knows
 // nothing of what they test. Unit and property tests run two files at a time; whatever starts real
 // brokers runs one file at a time, so that nobody waits for the other's processor time.
+import { setMaxListeners } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { run } from 'node:test';
@@ -144,6 +145,8 @@ const groups = choose(positionals);
 if (groups.every((group) => group.files.length === 0)) fail('there are no such tests');
 
 const stop = new AbortController();
+// The runner listens once for each file.
+setMaxListeners(0, stop.signal);
 for (const name of ['SIGINT', 'SIGTERM']) process.once(name, () => stop.abort());
 const startedAt = performance.now();
 for (const group of groups) {
