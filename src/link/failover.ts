@@ -14,7 +14,6 @@ import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import { LinkError } from './service.ts';
 import type { WrittenShells } from './shell-topic.ts';
-import { messageOf } from './signal.ts';
 import {
   appendAborts,
   cutsOf,
@@ -59,6 +58,8 @@ export class Failover {
   readonly #link: (name: string) => LinkRuntime | undefined;
   readonly #receipts: ReceiptParts;
   readonly #underWay = new Set<string>();
+  /** Whose undoing has failed and was told. */
+  readonly #undoPending = new Set<string>();
 
   constructor(parts: FailoverParts) {
     this.#context = parts.context;
@@ -87,7 +88,7 @@ export class Failover {
   async undoInterrupted(): Promise<void> {
     for (const { name, stopping } of this.#context.state.view.topics.values()) {
       if (stopping?.command !== 'failover' || this.#underWay.has(name)) continue;
-      await this.#changes.locks.run(name, () => this.#undoRecord(name));
+      await this.#changes.locks.run(name, () => this.#tryUndo(name));
     }
   }
 
@@ -190,17 +191,7 @@ export class Failover {
   async #open(topics: readonly MirrorTopic[]): Promise<void> {
     for (const { name, link } of topics) {
       const record = this.#changes.record(name);
-      if (record?.stopping?.command === 'failover') {
-        try {
-          await this.#undoRecord(name);
-        } catch (error) {
-          // Tried again by undoInterrupted; until then the record forbids fetching (link.ts) and
-          // the log's hold hides what was appended.
-          this.#context.events.warn('failover_undo_pending', `'${name}': ${messageOf(error)}`, {
-            topic: name,
-          });
-        }
-      }
+      if (record?.stopping?.command === 'failover') await this.#tryUndo(name);
       this.#underWay.delete(name);
       this.#topics.setPhase(name, null);
       this.#link(link)?.release(name);
@@ -276,6 +267,22 @@ export class Failover {
     state.lease.check();
     if (!state.isSettled || state.isInDoubt(name)) {
       throw new StateError('IN_DOUBT', 'whether it was failed over is not known yet');
+    }
+  }
+
+  /** What cannot be undone now is tried again by undoInterrupted, and holds up no other topic. */
+  async #tryUndo(name: string): Promise<void> {
+    try {
+      await this.#undoRecord(name);
+      this.#undoPending.delete(name);
+    } catch (error) {
+      if (!(error instanceof StateError || error instanceof StorageError)) throw error;
+      // Until then the record forbids fetching (link.ts), and the log's hold hides what was
+      // appended.
+      if (this.#undoPending.has(name)) return;
+      this.#undoPending.add(name);
+      const message = `'${name}' is not undone yet: ${error.message}`;
+      this.#context.events.warn('failover_undo_pending', message, { topic: name });
     }
   }
 
