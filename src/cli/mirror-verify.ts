@@ -1,5 +1,6 @@
-// `causeway mirror verify`: reads source and mirror again and compares them, partition by partition,
-// in steps that the proxy answers one by one. Exit code: 0 all the same, 3 when something differs.
+// `causeway mirror verify`: reads source and mirror again and compares them, partition by
+// partition, in steps that the proxy answers one by one. Exit code: 0 all the same, 3 when
+// something differs.
 import type { Command } from 'commander';
 import type { MirrorAnswer, VerifyAnswer } from './answers.ts';
 import { action, type CommandContext, type Runner } from './command.ts';

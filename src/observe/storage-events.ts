@@ -55,35 +55,10 @@ function describe(report: StorageReport): Saying {
         { ...logFields(report.id), logStart: String(report.logStart), end: String(report.end) },
       );
     case 'index-rebuilt':
-      return said(
-        'warn',
-        'storage_index_rebuilt',
-        `An index of ${logName(report.id)} was made again: ${report.reason}.`,
-        logFields(report.id),
-      );
     case 'index-unwritten':
-      return said(
-        'warn',
-        'storage_index_unwritten',
-        `Index files of ${logName(report.id)} were not written: ${reason(report.error)}. ` +
-          'The log goes on; its next start takes longer.',
-        logFields(report.id),
-      );
     case 'damage-found':
-      return said(
-        'error',
-        'storage_damage_found',
-        `${logName(report.id)} is damaged at offsets [${report.from}, ${report.to}), ` +
-          `which are not served: ${report.reason}.`,
-        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
-      );
     case 'damage-repaired':
-      return said(
-        'info',
-        'storage_damage_repaired',
-        `${logName(report.id)} is whole again at offsets [${report.from}, ${report.to}).`,
-        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
-      );
+      return describeRepair(report);
     case 'log-failed':
       return said(
         'error',
@@ -113,6 +88,22 @@ function describe(report: StorageReport): Saying {
         `The free space of the storage cannot be read: ${reason(report.error)}.`,
       );
     case 'directory-created':
+    case 'directory-adopted':
+    case 'directory-refused':
+    case 'lock-taken-over':
+      return describeDirectory(report);
+  }
+}
+
+type DirectoryKind =
+  | 'directory-created'
+  | 'directory-adopted'
+  | 'directory-refused'
+  | 'lock-taken-over';
+
+function describeDirectory(report: Extract<StorageReport, { kind: DirectoryKind }>): Saying {
+  switch (report.kind) {
+    case 'directory-created':
       return said('info', 'storage_created', `The storage directory ${report.directory} is new.`, {
         directoryId: report.directoryId,
       });
@@ -135,6 +126,44 @@ function describe(report: StorageReport): Saying {
         'warn',
         'storage_lock_taken_over',
         `The lock of ${report.directory} was left by a dead process: ${report.reason}.`,
+      );
+  }
+}
+
+type RepairKind = 'index-rebuilt' | 'index-unwritten' | 'damage-found' | 'damage-repaired';
+
+/** What was wrong in a log's files, and what became of it. */
+function describeRepair(report: Extract<StorageReport, { kind: RepairKind }>): Saying {
+  switch (report.kind) {
+    case 'index-rebuilt':
+      return said(
+        'warn',
+        'storage_index_rebuilt',
+        `An index of ${logName(report.id)} was made again: ${report.reason}.`,
+        logFields(report.id),
+      );
+    case 'index-unwritten':
+      return said(
+        'warn',
+        'storage_index_unwritten',
+        `Index files of ${logName(report.id)} were not written: ${reason(report.error)}. ` +
+          'The log goes on; its next start takes longer.',
+        logFields(report.id),
+      );
+    case 'damage-found':
+      return said(
+        'error',
+        'storage_damage_found',
+        `${logName(report.id)} is damaged at offsets [${report.from}, ${report.to}), ` +
+          `which are not served: ${report.reason}.`,
+        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
+      );
+    case 'damage-repaired':
+      return said(
+        'info',
+        'storage_damage_repaired',
+        `${logName(report.id)} is whole again at offsets [${report.from}, ${report.to}).`,
+        { ...logFields(report.id), from: String(report.from), to: String(report.to) },
       );
   }
 }

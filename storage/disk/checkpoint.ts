@@ -76,7 +76,8 @@ function decodeSlot(slot: Buffer, path: string): Slot | null {
   if (slot.length < 8 || slot.readUInt32BE(0) !== magic) return null;
   const format = slot.readInt32BE(4);
   if (format > formatVersion) {
-    const detail = `${path} has format ${format}, this version of Causeway reads 1 to ${formatVersion}`;
+    const known = `this version of Causeway reads 1 to ${formatVersion}`;
+    const detail = `${path} has format ${format}, ${known}`;
     throw new StorageError('CORRUPT', detail);
   }
   const crcAt = crcPositions[format];

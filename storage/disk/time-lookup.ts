@@ -1,8 +1,9 @@
 // Offsets by time: the first record at or after a timestamp, and the one with the largest.
 //
-// Owns: the narrowing from segment to index entry to batch to record. As a rule only the batch that
-// holds the answer is decompressed. Invariant: exact within what readers may see (log start to visible end),
-// as a broker answers, control records included; never a guess from batch headers alone.
+// Owns: the narrowing from segment to index entry to batch to record. As a rule only the batch
+// that holds the answer is decompressed. Invariant: exact within what readers may see (log start to
+// visible end), as a broker answers, control records included; never a guess from batch headers
+// alone.
 
 import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-batch.ts';
 import { openRecords } from '../../protocol/records.ts';
@@ -118,7 +119,7 @@ export class TimeLookup {
     return largest;
   }
 
-  /** The batch that the segment names first; only if its records do not bear it out, all of them. */
+  /** The batch that the segment names first; if its records do not bear it out, all of them. */
   async #largestIn(segment: Segment): Promise<TimestampOffset | null> {
     const { largest, baseOffset } = segment;
     if (largest === null) return null;

@@ -45,7 +45,7 @@ async function readOne(log: TestLog['log'], offset: bigint): Promise<bigint> {
   return (await log.read(offset, { bytesMax: 1, atLeastOneBatch: true })).nextOffset;
 }
 
-/** What the source answers for a damage: its batches from `from` on, as many bytes as were there. */
+/** What the source answers: its batches from `from` on, as many bytes as were there. */
 function fromSource(damage: LogDamage): Buffer {
   const first = Math.floor(Number(damage.from) / 2);
   const start = first * batchAt(0).length;
