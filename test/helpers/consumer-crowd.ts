@@ -1,7 +1,7 @@
 // Checks for a crowd of consumers, one of each library, on one topic.
 //
-// Owns: comparing what each was given with the log itself, a subtest for each kind, and why a kind is
-// left out. Knows nothing of clusters, or of what happened to them meanwhile.
+// Owns: comparing what each was given with the log itself, a subtest for each kind, and why a kind
+// is left out. Knows nothing of clusters, or of what happened to them meanwhile.
 // Invariant: a kind whose toolchain is missing is named as skipped, never passed over.
 
 import assert from 'node:assert/strict';
