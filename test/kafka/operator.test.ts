@@ -66,13 +66,15 @@ describe('operating the proxy', { timeout: 180_000 }, () => {
       ['mirror', 'create', 'nothing-there', '--link', 'dr'],
       ['link', 'create', 'x', '--source', stage.source.bootstrap, '--config', 'no.such=1'],
       ['link', 'create', 'x'],
-      ['mirror', 'failover', 'orders', 'nothing-there'],
+      // The source is alive: a script has to say that it means it.
+      ['mirror', 'failover', 'orders'],
+      ['mirror', 'failover', 'orders', 'nothing-there', '--yes'],
     ]) {
       const { code, stderr } = await causeway.cliResult(...argv);
       assert.match(stderr, /^causeway: [^\n]+\n$/, argv.join(' '));
       codes.push(code);
     }
-    assert.deepEqual(codes, [1, 1, 2, 3]);
+    assert.deepEqual(codes, [1, 1, 2, 2, 3]);
   });
 
   test('metrics and health of a working proxy', async () => {
