@@ -14,6 +14,7 @@ import { describeConfigsHandler } from './handlers/describe-configs.ts';
 import { describeLogDirsHandler } from './handlers/describe-log-dirs.ts';
 import { describeProducersHandler } from './handlers/describe-producers.ts';
 import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-partitions.ts';
+import { createEndTxnHandler } from './handlers/end-txn.ts';
 import { fetchHandler } from './handlers/fetch.ts';
 import { findCoordinatorHandler } from './handlers/find-coordinator.ts';
 import { createIncrementalAlterConfigsHandler } from './handlers/incremental-alter-configs.ts';
@@ -43,6 +44,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.DeleteTopics, createDeleteTopicsHandler(ownTopics)],
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
     [ApiKey.InitProducerId, createInitProducerIdHandler(ownTopics)],
+    [ApiKey.EndTxn, createEndTxnHandler(ownTopics)],
     [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],
     [ApiKey.DescribeConfigs, describeConfigsHandler],
     [ApiKey.AlterConfigs, createAlterConfigsHandler(ownTopics)],
