@@ -127,6 +127,9 @@ function prefix(text: string): string {
   if (!/^[a-zA-Z0-9._-]*$/.test(text) || text.length > 200) {
     refuse('cluster.link.prefix', 'must be part of a topic name: letters, digits, . _ -');
   }
+  if (text.startsWith('__causeway')) {
+    refuse('cluster.link.prefix', "must not begin with '__causeway': such topics are our own");
+  }
   return text;
 }
 

@@ -118,3 +118,8 @@ describe('link settings', () => {
     checkLinkName('dr-1.eu_west');
   });
 });
+
+test('a prefix that would make every mirror a topic of our own is refused by name', () => {
+  const configs = { 'bootstrap.servers': 'a:1', 'cluster.link.prefix': '__causeway.' };
+  assert.throws(() => parseLinkSettings(configs), /cluster\.link\.prefix.*__causeway/);
+});
