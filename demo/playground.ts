@@ -39,10 +39,10 @@ Three things to try, in another terminal in this folder:
 
 export async function playAround(scene: Scene): Promise<void> {
   const bootstrap = scene.bootstrapName.address;
-  const producer = await startProducer('java', { bootstrap, topic, isIdempotent: true });
+  const producer = scene.own(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
   const load = new LiveLoad(producer, 'live');
   const group = { group: 'billing', reset: 'earliest', autoCommitMs: 1000 } as const;
-  await startConsumer('java', { bootstrap, topic, ...group });
+  scene.own(await startConsumer('java', { bootstrap, topic, ...group }));
   load.start();
   process.stdout.write(nextSteps(scene));
   // Holds the process until a signal ends it.

@@ -21,6 +21,8 @@ export interface Scene {
   readonly causeway: CausewayProcess;
   /** The name that clients of the source have in their `bootstrap.servers`. */
   readonly bootstrapName: BootstrapRelay;
+  /** A client that ends with the scene at the latest; a dead cluster must not hold it up. */
+  own<Client extends { kill(): Promise<void> }>(client: Client): Client;
   stop(): Promise<void>;
 }
 
@@ -102,7 +104,11 @@ export async function setScene(): Promise<Scene> {
     await causeway.cli('mirror', 'create', topic, '--link', link);
     await waitUntilActive(causeway);
     say(`  mirroring (${elapsed()}).`);
-    return { source, destination, causeway, bootstrapName, stop };
+    const own = <Client extends { kill(): Promise<void> }>(client: Client): Client => {
+      stops.push(() => client.kill());
+      return client;
+    };
+    return { source, destination, causeway, bootstrapName, own, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -105,7 +105,7 @@ interface Cast {
  */
 async function before(scene: Scene, checks: Checks, kinds: readonly ConsumerKind[]): Promise<Cast> {
   const bootstrap = scene.bootstrapName.address;
-  const producer = await startProducer('java', { bootstrap, topic, isIdempotent: true });
+  const producer = scene.own(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
   const load = new LiveLoad(producer, 'before');
   await load.send(600);
   const [reader, billing, ...crossing] = await Promise.all([
@@ -126,6 +126,7 @@ async function before(scene: Scene, checks: Checks, kinds: readonly ConsumerKind
       }),
     ),
   ]);
+  for (const consumer of [reader, billing, ...crossing]) if (consumer) scene.own(consumer);
   ensure(reader !== undefined && billing !== undefined, 'the consumers started');
   await billing.waitForCount(600);
   const positions = await billing.commit();
@@ -209,11 +210,13 @@ async function after(
   mirrored: readonly number[],
 ): Promise<void> {
   const { bootstrap } = scene.causeway;
-  const producer = await startProducer('java', {
-    bootstrap: scene.bootstrapName.address,
-    topic,
-    isIdempotent: true,
-  });
+  const producer = scene.own(
+    await startProducer('java', {
+      bootstrap: scene.bootstrapName.address,
+      topic,
+      isIdempotent: true,
+    }),
+  );
   const load = new LiveLoad(producer, 'after');
   const begun = performance.now();
   const crossings = cast.crossing.map((consumer) => ({
@@ -236,12 +239,9 @@ async function after(
   });
   const total = await ends(bootstrap);
   await checks.check('the group goes on with its next record (reset = none)', async () => {
-    const billing = await startConsumer('java', {
-      bootstrap,
-      topic,
-      group: 'billing',
-      reset: 'none',
-    });
+    const billing = scene.own(
+      await startConsumer('java', { bootstrap, topic, group: 'billing', reset: 'none' }),
+    );
     await billing.waitFor('everything after the commit', reached(total));
     await billing.stop();
     const expected = sum(total) - sum(cast.committed);
