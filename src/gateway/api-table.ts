@@ -167,8 +167,7 @@ export const apiTable: ReadonlyMap<number, ReviewedApi> = new Map(
 
 /**
  * Versions of Produce that are advertised but not served: brokers do the same, because librdkafka
-   takes a
- * broker without them for one that cannot compress (KAFKA-18659).
+ * takes a broker without them for one that cannot compress (KAFKA-18659).
  */
 export const produceVersionMinAdvertised = 0;
 
