@@ -117,10 +117,10 @@ export interface MirrorLog {
    * Appends whole v2 batches as the source sent them. Checked before anything is written: magic 2,
    * CRC-32C, base offset >= end (gaps allowed; a first batch that straddles `end` is refused),
    * epochs that do not fall. A rejected buffer changes nothing. Durability follows within the flush
-   * interval (`onAdvance`, `flush`).
-   * Batches that only end transactions are taken below the minimum of free space too.
+   * interval (`onAdvance`, `flush`). Batches that only end transactions are taken below the minimum
+   * of free space too.
    * @throws StorageError CORRUPT_BATCH, UNSUPPORTED_MAGIC, OFFSET_OUT_OF_ORDER, EPOCH_WENT_BACK,
-     DISK_FULL, IO
+   * DISK_FULL, IO
    */
   append(records: Buffer): Promise<AppendResult>;
   /** Resolves when everything appended before the call is durable. */

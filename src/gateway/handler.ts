@@ -46,9 +46,8 @@ export interface SessionView {
   readonly upstreamVersions: ReadonlyMap<number, VersionRange>;
   /**
    * Sends a request of our own on this client's upstream connection, with the client's own
-     authentication;
-   * it takes its place in the upstream FIFO. Rejects when the upstream ends. Never used inside a
-     SASL exchange.
+   * authentication; it takes its place in the upstream FIFO. Rejects when the upstream ends. Never
+   * used inside a SASL exchange.
    */
   callUpstream<Request, Response>(
     api: Api<Request, Response>,
@@ -76,11 +75,9 @@ export interface RequestContext {
 export type Disposition =
   /**
    * Forwarded. `request`: a changed frame (with size prefix; same correlation id) instead of the
-     original.
-   * Without `rewrite` the response streams through as it is; with it, the whole response frame
-     (without size;
-   * header included) is given and the frame to send (with size prefix) comes back.
-   * `hasResponse: false` for acks=0.
+   * original. Without `rewrite` the response streams through as it is; with it, the whole response
+   * frame (without size; header included) is given and the frame to send (with size prefix) comes
+   * back. `hasResponse: false` for acks=0.
    */
   | {
       readonly kind: 'forward';
@@ -95,9 +92,8 @@ export type Disposition =
     }
   /**
    * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null
-     means that
-   * the request has no response. Following requests of the connection wait, as a broker's muted
-     channel does.
+   * means that the request has no response. Following requests of the connection wait, as a
+   * broker's muted channel does.
    */
   | { readonly kind: 'answer'; readonly response: Promise<readonly Buffer[] | null> }
   /** The connection ends with one clear log line. */

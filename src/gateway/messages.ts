@@ -56,8 +56,7 @@ export function answer<Message extends object>(
 
 /**
  * A rewrite that decodes the response, lets `change` work on it, and encodes it again. `change`
-   says whether
- * it changed anything; if not, the broker's own bytes go on.
+ * says whether it changed anything; if not, the broker's own bytes go on.
  */
 export function rewriting<Message extends object>(
   header: RequestHeader,

@@ -58,8 +58,7 @@ const metadataApi = apiOf(metadataRequestCodec, metadataResponseCodec, { min: 7 
 
 /**
  * Asks the destination, with the client's own rights, who leads the given topics now. For mirrored
-   ones the
- * answer is the link node. Topics that the client may not see are missing.
+ * ones the answer is the link node. Topics that the client may not see are missing.
  */
 export async function findLeaders(
   session: SessionView,

@@ -10,7 +10,7 @@ import type { Timeline } from '../timeline/timeline.ts';
  * mirror: read-only, led by the link node. switching: as mirror, but writers get a retriable
  * NOT_LEADER_OR_FOLLOWER. promoted: ends in a native extent, led by the shell's leaders.
  * unavailable: state in doubt or not read to its end: every leader-bound request is answered
-   retriably.
+ * retriably.
  */
 export type TopicMode = 'mirror' | 'switching' | 'promoted' | 'unavailable';
 

@@ -45,8 +45,7 @@ export function openNativeExtent(partition: PartitionView | undefined): NativeEx
 
 /**
  * The leader epoch that clients are told for a mirrored partition. An empty mirror shows 0: a
-   client that was
- * told -1 would keep no epoch at all and could not be fenced later.
+ * client that was told -1 would keep no epoch at all and could not be fenced later.
  */
 export function mirrorLeaderEpoch(view: TopicView, partition: number): number {
   return Math.max(0, view.partition(partition)?.advertisedEpoch ?? 0);

@@ -228,7 +228,7 @@ interface WrittenShell {
 /**
  * Reads n and the leaders' epochs of many shells. Only markers of refused transactions may be in
  * [0, n): a shell with records is refused with their count, unless it was said what to do with
-   them.
+ * them.
  * @throws ClusterError when the destination does not answer at all
  */
 export async function measureShells(

@@ -82,8 +82,8 @@ export interface TopicRecord {
   readonly creating?: PendingCreation;
   /**
    * A promotion under way (PENDING_STOPPED), or a failover that has to append ABORT batches (in any
-     state, until
-   * its switch is committed): what a restart needs to finish the one and undo the other.
+   * state, until its switch is committed): what a restart needs to finish the one and undo the
+   * other.
    */
   readonly stopping?: PendingStop;
   /**
@@ -112,8 +112,8 @@ export interface PendingStop {
   readonly deadlineTimeMs: number;
   /**
    * Where each mirror log ended before ABORT batches of ours were appended to it. Batches at or
-     above these
-   * offsets are not the source's: unless the switch is committed they are cut before anything else.
+   * above these offsets are not the source's: unless the switch is committed they are cut before
+   * anything else.
    */
   readonly cuts: readonly { readonly partition: number; readonly offset: bigint }[];
   /** Only of promotions that are all or none: `count` topics carry the same id, or none goes on. */

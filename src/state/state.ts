@@ -62,7 +62,7 @@ export interface State {
   readonly isSettled: boolean;
   /**
    * Commits all changes in one transaction, then updates `view` and tells the listeners. Calls are
-     serialized.
+   * serialized.
    * @throws StateError NOT_OWNER, IN_DOUBT, UNAVAILABLE
    */
   commit(changes: readonly StateChange[]): Promise<void>;

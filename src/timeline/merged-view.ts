@@ -38,8 +38,8 @@ export function mergedLogStart(
 
 /**
  * OffsetForLeaderEpoch for an epoch before V0: answered from the copy. As a broker does, an epoch
-   before the
- * first known one "ends" where that begins; a copy without any batch has nothing before S.
+ * before the first known one "ends" where that begins; a copy without any batch has nothing before
+ * S.
  */
 export function epochEndInCopy(
   extent: NativeExtent,
@@ -53,9 +53,8 @@ export function epochEndInCopy(
 
 /**
  * The broker's answer for an epoch from V0 on (OffsetForLeaderEpoch, and Fetch's DivergingEpoch).
-   An epoch
- * that the broker has from before the splice is one of hidden markers: for clients the last one
-   before V0.
+ * An epoch that the broker has from before the splice is one of hidden markers: for clients the
+ * last one before V0.
  */
 export function epochEndFromNative(extent: NativeExtent, native: NativeEpochEnd): VirtualEpochEnd {
   const epoch = toVirtualEpoch(extent, native.epoch);

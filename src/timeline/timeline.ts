@@ -68,8 +68,7 @@ export function newMirror(start: VirtualOffset): Timeline {
 
 /**
  * One timeline per partition after the source grew to `starts.length` partitions: the ones that we
-   have
- * stay untouched, the rest are new mirrors.
+ * have stay untouched, the rest are new mirrors.
  */
 export function appendPartitions(
   timelines: readonly Timeline[],
@@ -122,8 +121,7 @@ export function toNativeOffset(extent: NativeExtent, virtual: VirtualOffset): Na
 
 /**
  * A bound that a broker reports (high watermark, log end, log start): what lies in the hidden range
-   counts
- * as the extent's start, since clients never see an offset of it.
+ * counts as the extent's start, since clients never see an offset of it.
  */
 export function toVirtualBound(extent: NativeExtent, native: NativeOffset): VirtualOffset {
   const virtual = toVirtualOffset(extent, native);

@@ -51,8 +51,7 @@ export class LogDurability implements Flushable {
 
   /**
    * To be called when a write has ended, in the same turn in which the log's end moves: a flush
-     that
-   * ran during the write must not count it as synced. Takes over the lease.
+   * that ran during the write must not count it as synced. Takes over the lease.
    */
   markWritten(path: string, lease: FileLease): void {
     if (this.#written.has(path)) lease.release();

@@ -141,8 +141,8 @@ async function fetchOnce(
 
 /**
  * All batches of one partition, from `from` (default: the log start) to the end that ListOffsets
-   gives. The high
- * watermark of an answer is no end: in the copied part of a promoted partition it may lag behind.
+ * gives. The high watermark of an answer is no end: in the copied part of a promoted partition it
+ * may lag behind.
  */
 export async function readBatches(
   cluster: Cluster,

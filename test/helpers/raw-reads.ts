@@ -70,8 +70,8 @@ export async function listAt(
 
 /**
  * Asks for the start of every batch: how often it was answered with each error, 0 for the right
-   bytes. Anything
- * else, wrong bytes or none at all without an error, is a rejection that names the offset.
+ * bytes. Anything else, wrong bytes or none at all without an error, is a rejection that names the
+ * offset.
  */
 export async function answersFor(
   cluster: Cluster,
