@@ -15,13 +15,7 @@ import {
 } from '../helpers/foreign-clients.ts';
 import { waitForSyncedOffsets } from '../helpers/group-commits.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
-import {
-  createMirrors,
-  type LinkedClusters,
-  linkName,
-  startLinkedClusters,
-  waitUntilMirrored,
-} from '../helpers/linked-clusters.ts';
+import { type LinkedStage, linkName, startStage } from '../helpers/linked-stage.ts';
 import { type LogRecord, readLog } from '../helpers/log-records.ts';
 
 const topic = 'crossing';
@@ -41,7 +35,7 @@ const kinds: readonly ConsumerKind[] = [
 const consumers = new Map<ConsumerKind, ForeignConsumer>();
 const skips = new Map<ConsumerKind, string | false>();
 
-let clusters: LinkedClusters;
+let stage: LinkedStage;
 let bootstrapName: BootstrapRelay;
 let log: LogRecord[];
 
@@ -60,13 +54,13 @@ async function write(bootstrap: string, label: string): Promise<void> {
 
 before(async () => {
   for (const kind of kinds) skips.set(kind, await skipReason(kind));
-  clusters = await startLinkedClusters({ source: { advertise: 'reachable' } });
-  const { source, causeway } = clusters;
+  stage = await startStage({ linkConfigs: { 'consumer.offset.sync.enable': 'true' } });
+  const { source, causeway } = stage;
   bootstrapName = await BootstrapRelay.start(source.bootstrap);
   await createTopic(source, { topic, partitions });
   await write(bootstrapName.address, 'source');
-  await createMirrors(causeway, [topic]);
-  await waitUntilMirrored(clusters, topic, partitions);
+  await stage.mirror(topic);
+  await stage.mirrored(topic);
   const present = kinds.filter((kind) => skips.get(kind) === false);
   await Promise.all(
     present.map(async (kind) => {
@@ -89,14 +83,13 @@ before(async () => {
 after(async () => {
   await Promise.all([...consumers.values()].map((consumer) => consumer.kill()));
   await bootstrapName.stop();
-  await clusters.stop();
+  await stage.stop();
 });
 
 /**
  * A group's members are unknown to the new coordinator: they join again and go on from the commit
-   that the link
- * has carried over. What they read between the failover and that moment may come again, as after
-   any rebalance.
+ * that the link has carried over. What they read between the failover and that moment may come
+ * again, as after any rebalance.
  */
 function assertCrossed(consumer: ForeignConsumer): void {
   const seen = new Map<string, string | null>();

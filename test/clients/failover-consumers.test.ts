@@ -30,16 +30,9 @@ import {
 import { commitOffsets, waitForSyncedOffsets } from '../helpers/group-commits.ts';
 import type { KafkaVersion } from '../helpers/kafka-jars.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
-import {
-  createMirrors,
-  describeMirror,
-  type LinkedClusters,
-  linkName,
-  partitionEnds,
-  startLinkedClusters,
-  waitUntilMirrored,
-} from '../helpers/linked-clusters.ts';
+import { type LinkedStage, linkName, startStage } from '../helpers/linked-stage.ts';
 import { type LogRecord, readLog } from '../helpers/log-records.ts';
+import { mirrorView } from '../helpers/mirror-commands.ts';
 import { openCluster, type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { until } from '../helpers/wait.ts';
 
@@ -55,7 +48,7 @@ const olderVersions = ['2.8.2', '3.9.2'] as const;
 const lateKinds: readonly ConsumerKind[] = [...readCommittedKinds, 'java-kip848'];
 const transactionalKinds: readonly ProducerKind[] = ['java', 'librdkafka', 'franz-go'];
 
-let clusters: LinkedClusters;
+let stage: LinkedStage;
 let skips: Skips;
 const open: { kill(): Promise<void> }[] = [];
 
@@ -88,11 +81,11 @@ async function startReaders(
     topic,
     offsets: committedAtSource,
   }));
-  for (const group of groups) await commitOffsets(clusters.source, group);
-  await waitForSyncedOffsets(clusters.causeway, linkName, groups);
+  for (const group of groups) await commitOffsets(stage.source, group);
+  await waitForSyncedOffsets(stage.causeway, linkName, groups);
   const started = kinds.map(async (kind) => {
     const consumer = await startConsumer(kind, {
-      bootstrap: clusters.causeway.bootstrap,
+      bootstrap: stage.causeway.bootstrap,
       topic,
       group: `${topic}-${kind}`,
       reset: 'none',
@@ -110,15 +103,15 @@ async function startReaders(
 before(async () => {
   skips = await findSkips(consumerKinds);
   // Two brokers, so that the partitions of one topic go to different leaders when they move.
-  clusters = await startLinkedClusters({
-    source: { advertise: 'reachable' },
+  stage = await startStage({
     destination: { brokers: 2 },
+    linkConfigs: { 'consumer.offset.sync.enable': 'true' },
   });
 });
 
 after(async () => {
   await Promise.all(open.map((client) => client.kill()));
-  await clusters.stop();
+  await stage.stop();
 });
 
 describe('promotion with a live source and quiet writers', () => {
@@ -128,31 +121,31 @@ describe('promotion with a live source and quiet writers', () => {
   let ends: number[];
 
   before(async () => {
-    await createTopic(clusters.source, { topic, partitions });
-    const { bootstrap } = clusters.source;
+    await createTopic(stage.source, { topic, partitions });
+    const { bootstrap } = stage.source;
     const producer = keep(await startProducer('kafkajs', { bootstrap, topic }));
     await producer.sendAll(records('before', 40));
-    await createMirrors(clusters.causeway, [topic]);
-    ends = await waitUntilMirrored(clusters, topic, partitions);
+    await stage.mirror(topic);
+    ends = await stage.mirrored(topic);
     readers = await startReaders(topic, { kinds: consumerKinds, isolation: 'read_uncommitted' });
     const count = 40 - skipped;
     await Promise.all([...readers.values()].map((reader) => reader.waitForCount(count)));
     await producer.stop();
-    await clusters.causeway.cli('mirror', 'promote', topic, '--yes');
-    const { bootstrap: proxy } = clusters.causeway;
+    await stage.causeway.cli('mirror', 'promote', topic, '--yes');
+    const { bootstrap: proxy } = stage.causeway;
     const next = keep(await startProducer('kafkajs', { bootstrap: proxy, topic }));
     await next.sendAll(records('after', 40));
     await next.stop();
-    log = await readLog(clusters.causeway, { name: topic, partitions });
+    log = await readLog(stage.causeway, { name: topic, partitions });
   });
 
   after(() => Promise.all([...readers.values()].map((reader) => reader.stop())));
 
   test('R4: nothing is lost and the writes go on at the end of the mirror', async () => {
-    const mirror = await describeMirror(clusters.causeway, topic);
+    const mirror = await mirrorView(stage.causeway, topic);
     assert.equal(mirror.state, 'STOPPED');
     assert.deepEqual(ends, [20, 20]);
-    assert.deepEqual(await partitionEnds(clusters.causeway, topic, partitions), [40, 40]);
+    assert.deepEqual(await stage.ends(topic), [40, 40]);
     const values = [...records('before', 40), ...records('after', 40)].map(({ value }) => value);
     assert.deepEqual(log.map(({ value }) => value).sort(), values.sort());
     const late = log.filter(({ partition, offset }) => offset >= (ends[partition] ?? 0));
@@ -196,7 +189,7 @@ describe('failover from a source that is killed under load', () => {
 
   async function startOlderReaders(): Promise<void> {
     if (skips.get('java') !== false) return;
-    const options = { bootstrap: clusters.causeway.bootstrap, topic: deals } as const;
+    const options = { bootstrap: stage.causeway.bootstrap, topic: deals } as const;
     const isolation = 'read_committed';
     for (const javaVersion of olderVersions) {
       const group = `older-${javaVersion}`;
@@ -207,7 +200,7 @@ describe('failover from a source that is killed under load', () => {
 
   /** Committed, aborted, left open; and records after the open one, which must not be lost. */
   async function writeDeals(): Promise<void> {
-    const { bootstrap } = clusters.source;
+    const { bootstrap } = stage.source;
     const options = { bootstrap, topic: deals };
     const [dealer, hanging] = await Promise.all([
       startProducer('java', { ...options, transactionalId: 'dealer' }),
@@ -227,7 +220,7 @@ describe('failover from a source that is killed under load', () => {
   }
 
   async function refuseProducers(): Promise<void> {
-    const { bootstrap } = clusters.causeway;
+    const { bootstrap } = stage.causeway;
     const started = present(producerKinds).map(async (kind) => {
       const producer = keep(
         await startProducer(kind, { bootstrap, topic, isIdempotent: kind !== 'kafkajs' }),
@@ -242,7 +235,7 @@ describe('failover from a source that is killed under load', () => {
 
   /** Refused inside a transaction, which they then abort: some leave markers in the shell topic. */
   async function refuseTransactions(): Promise<void> {
-    const options = { bootstrap: clusters.causeway.bootstrap, topic: deals };
+    const options = { bootstrap: stage.causeway.bootstrap, topic: deals };
     const started = present(transactionalKinds).map(async (kind) => {
       const producer = keep(
         await startProducer(kind, { ...options, transactionalId: `refused-${kind}` }),
@@ -279,31 +272,32 @@ describe('failover from a source that is killed under load', () => {
     const settled = Promise.allSettled(sending);
     await until('acknowledged writes', () => acknowledged.size > 500, { intervalMs: 5 });
     await until('some of the load in both partitions of the mirror', async () => {
-      const mirror = await describeMirror(clusters.causeway, topic);
+      const mirror = await mirrorView(stage.causeway, topic);
       return mirror.partitions.every(({ mirrorEnd }) => Number(mirrorEnd) > 50);
     });
-    await clusters.source.kill9();
+    await stage.source.kill9();
     await producer.kill();
     await settled;
   }
 
   /** What kafkajs has not committed when a leader moves it reads again, from any cluster. */
   async function waitForKafkajs(): Promise<void> {
-    const { partitions: sides } = await describeMirror(clusters.causeway, topic);
+    const { partitions: sides } = await mirrorView(stage.causeway, topic);
     const wanted = sides.reduce((sum, side) => sum + Number(side.mirrorEnd), -skipped);
     await found(readers, 'kafkajs').waitForCount(wanted);
   }
 
   before(async () => {
-    await createTopic(clusters.source, { topic, partitions });
-    await createTopic(clusters.source, { topic: deals, partitions });
-    const { bootstrap } = clusters.source;
+    await createTopic(stage.source, { topic, partitions });
+    await createTopic(stage.source, { topic: deals, partitions });
+    const { bootstrap } = stage.source;
     const first = keep(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
     await first.sendAll(records('before', 100));
     await writeDeals();
-    await createMirrors(clusters.causeway, [topic, deals]);
-    await waitUntilMirrored(clusters, topic, partitions);
-    await waitUntilMirrored(clusters, deals, partitions);
+    await stage.mirror(topic);
+    await stage.mirror(deals);
+    await stage.mirrored(topic);
+    await stage.mirrored(deals);
     [readers, dealReaders] = await Promise.all([
       startReaders(topic, { kinds: consumerKinds, isolation: 'read_uncommitted' }),
       startReaders(deals, { kinds: readCommittedKinds, isolation: 'read_committed' }),
@@ -315,13 +309,13 @@ describe('failover from a source that is killed under load', () => {
     await Promise.all([...dealReaders.values()].map((reader) => reader.waitForCount(10)));
     await Promise.all([...older.values()].map((reader) => reader.waitForCount(20)));
     // Its leader epochs rise, so that those of the destination, which begin at 0, would go back.
-    await clusters.source.restartBroker();
+    await stage.source.restartBroker();
     await killUnderLoad(first);
     await waitForKafkajs();
     const failover = ['mirror', 'failover', topic, deals, '--yes'];
-    ({ receipt } = await clusters.causeway.cliJson<{ receipt: ReceiptAnswer }>(...failover));
-    mirrorEnds = await partitionEnds(clusters.causeway, topic, partitions);
-    dealEnds = await partitionEnds(clusters.causeway, deals, partitions);
+    ({ receipt } = await stage.causeway.cliJson<{ receipt: ReceiptAnswer }>(...failover));
+    mirrorEnds = await stage.ends(topic);
+    dealEnds = await stage.ends(deals);
     await Promise.all(
       [...refused].map(async ([kind, { producer }]) => {
         rewritten.set(kind, await producer.send({ partition: 0, value: `${kind} after` }));
@@ -330,8 +324,8 @@ describe('failover from a source that is killed under load', () => {
     );
     for (const [kind, { producer }] of transactional) await commitOnce(kind, producer);
     await writeDealsAfter();
-    log = await readLog(clusters.causeway, { name: topic, partitions });
-    dealLog = await readLog(clusters.causeway, { name: deals, partitions }, 'read_committed');
+    log = await readLog(stage.causeway, { name: topic, partitions });
+    dealLog = await readLog(stage.causeway, { name: deals, partitions }, 'read_committed');
   });
 
   async function writeDealsAfter(): Promise<void> {
@@ -365,7 +359,7 @@ describe('failover from a source that is killed under load', () => {
   });
 
   test('R8: the first epoch after the failover lies above those of the source', async () => {
-    const cluster = openCluster(clusters.causeway);
+    const cluster = openCluster(stage.causeway);
     try {
       for (const { partition, firstEpoch } of sidesOf(topic)) {
         const batches = await readBatches(cluster, topic, partition);
@@ -404,7 +398,7 @@ describe('failover from a source that is killed under load', () => {
   test('R6, R7: consumers started afterwards read the whole log, through mirror and shell', async (t) => {
     const late = async (kind: ConsumerKind): Promise<ForeignConsumer> => {
       const reading = {
-        bootstrap: clusters.causeway.bootstrap,
+        bootstrap: stage.causeway.bootstrap,
         topic: deals,
         group: `late-${kind}`,
       };
@@ -453,7 +447,7 @@ describe('failover from a source that is killed under load', () => {
   });
 
   test('R4: the first record after the failover is at the end of the mirror', async () => {
-    const whole = await readLog(clusters.causeway, { name: deals, partitions });
+    const whole = await readLog(stage.causeway, { name: deals, partitions });
     for (const [records, ends] of [
       [log, mirrorEnds],
       [whole, dealEnds],

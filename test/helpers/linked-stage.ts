@@ -1,5 +1,6 @@
 // The stage of tests of the whole path: a source, a destination whose advertised addresses lead
-// nowhere, the proxy in front of it as a process, and a link. All as an operator would have them.
+// nowhere, the proxy in front of it as a process, and a link. All as an operator would have them;
+// on request the link reaches the source through a relay that records every byte.
 //
 // Owns: starting and stopping all of it, clients of ours for each side, and waiting for mirrors.
 // Knows nothing of what a test does with them, and the product from outside only.
@@ -13,8 +14,9 @@ import {
   startCauseway,
 } from './causeway-process.ts';
 import { type KafkaCluster, type KafkaClusterOptions, startKafkaCluster } from './kafka-cluster.ts';
-import { post, waitForState } from './mirror-commands.ts';
+import { post, waitForMirrorEnds, waitForState } from './mirror-commands.ts';
 import { firstDifference, listOffset, openCluster, readBatches } from './raw-batches.ts';
+import { RecordingRelay } from './recording-relay.ts';
 import { until } from './wait.ts';
 
 export interface StageOptions {
@@ -22,9 +24,18 @@ export interface StageOptions {
   readonly destination?: KafkaClusterOptions;
   readonly linkConfigs?: Readonly<Record<string, string>>;
   readonly causeway?: Omit<CausewayOptions, 'destination'>;
+  /** Puts a recording relay between the link and its source, which then has one broker. */
+  readonly isRecorded?: boolean;
 }
 
-const linkName = 'dr';
+interface StageParts {
+  readonly source: KafkaCluster;
+  readonly destination: KafkaCluster;
+  readonly causeway: CausewayProcess;
+  readonly relay: RecordingRelay | null;
+}
+
+export const linkName = 'dr';
 
 export class LinkedStage {
   readonly source: KafkaCluster;
@@ -34,15 +45,23 @@ export class LinkedStage {
   readonly atSource: Cluster;
   readonly atDestination: Cluster;
   readonly atProxy: Cluster;
+  readonly #relay: RecordingRelay | null;
   readonly #others: CausewayProcess[] = [];
 
-  constructor(source: KafkaCluster, destination: KafkaCluster, causeway: CausewayProcess) {
+  constructor({ source, destination, causeway, relay }: StageParts) {
     this.source = source;
     this.destination = destination;
     this.causeway = causeway;
+    this.#relay = relay;
     this.atSource = openCluster(source);
     this.atDestination = openCluster(destination);
     this.atProxy = openCluster({ bootstrap: causeway.bootstrap });
+  }
+
+  /** Between the link and the source; all that the link ever saw went through it. */
+  get relay(): RecordingRelay {
+    if (this.#relay === null) throw new Error('this stage was started without a relay');
+    return this.#relay;
   }
 
   /** The real addresses and names of the destination's brokers: no client may ever see one. */
@@ -62,11 +81,14 @@ export class LinkedStage {
   }
 
   async createLink(configs: Readonly<Record<string, string>> = {}): Promise<void> {
-    const settings = Object.entries(configs).flatMap(([name, value]) => [
+    const address = this.#relay?.address ?? null;
+    const map = this.source.brokers.map(({ advertised }) => `${advertised}=${address}`).join(',');
+    const all = address === null ? configs : { 'address.map': map, ...configs };
+    const settings = Object.entries(all).flatMap(([name, value]) => [
       '--config',
       `${name}=${value}`,
     ]);
-    const from = ['--source', this.source.bootstrap];
+    const from = ['--source', address ?? this.source.bootstrap];
     await this.causeway.cli('link', 'create', linkName, ...from, ...settings);
   }
 
@@ -92,11 +114,27 @@ export class LinkedStage {
     return ends;
   }
 
+  /**
+   * Waits until the mirror is ACTIVE and ends, durably, where the source ends now: its log on disk
+   * can be read. Returns these ends.
+   */
+  async mirrored(topic: string): Promise<number[]> {
+    const ends = (await offsets(this.atSource, topic, -1n)).map(Number);
+    await waitForMirrorEnds(this.causeway, topic, ends);
+    return ends;
+  }
+
+  /** The ends of all partitions as the proxy tells them to any client. */
+  async ends(topic: string): Promise<number[]> {
+    return (await offsets(this.atProxy, topic, -1n)).map(Number);
+  }
+
   async stop(): Promise<void> {
     const clients = [this.atSource, this.atDestination, this.atProxy];
     await Promise.all(clients.map((client) => client.close()));
     for (const other of this.#others) await other.stop();
     await this.causeway.stop();
+    await this.#relay?.stop();
     await Promise.all([this.source.stop(), this.destination.stop()]);
   }
 }
@@ -150,6 +188,28 @@ export async function compareTopic(
   return { batches, difference: null };
 }
 
+async function startRelay(source: KafkaCluster): Promise<RecordingRelay> {
+  const [broker, ...others] = source.brokers;
+  if (!broker || others.length > 0) throw new Error('a relay leads to a source of one broker');
+  return RecordingRelay.start(broker);
+}
+
+/** The proxy and what is between it and the source; after a failure none of it is left. */
+async function joinClusters(
+  source: KafkaCluster,
+  destination: KafkaCluster,
+  options: StageOptions,
+): Promise<LinkedStage> {
+  const relay = options.isRecorded ? await startRelay(source) : null;
+  try {
+    const causeway = await startCauseway({ ...options.causeway, destination });
+    return new LinkedStage({ source, destination, causeway, relay });
+  } catch (error) {
+    await relay?.stop();
+    throw error;
+  }
+}
+
 export async function startStage(options: StageOptions = {}): Promise<LinkedStage> {
   const started = await Promise.allSettled([
     startKafkaCluster({ name: 'source', advertise: 'reachable', ...options.source }),
@@ -160,11 +220,7 @@ export async function startStage(options: StageOptions = {}): Promise<LinkedStag
     const [source, destination] = clusters;
     for (const one of started) if (one.status === 'rejected') throw one.reason;
     if (!source || !destination) throw new Error('two clusters are needed');
-    const stage = new LinkedStage(
-      source,
-      destination,
-      await startCauseway({ ...options.causeway, destination }),
-    );
+    const stage = await joinClusters(source, destination, options);
     try {
       await stage.createLink(options.linkConfigs);
       return stage;

@@ -14,7 +14,11 @@ export interface MirrorView {
   readonly phase: string | null;
   readonly blocking: readonly { readonly code: string; readonly message: string }[];
   readonly error: { readonly code: string; readonly message: string } | null;
-  readonly partitions: readonly { readonly partition: number; readonly mirrorEnd: number }[];
+  readonly partitions: readonly {
+    readonly partition: number;
+    readonly logStart: number;
+    readonly mirrorEnd: number;
+  }[];
 }
 
 export interface CommandRow {
@@ -81,6 +85,25 @@ export async function waitForState(
       return view.state === state ? view : undefined;
     },
     { deadlineMs: 40_000, describe: () => `last seen ${JSON.stringify(last)}` },
+  );
+}
+
+/** Waits until a mirror is ACTIVE and ends, durably, at these offsets, one for each partition. */
+export async function waitForMirrorEnds(
+  causeway: CausewayProcess,
+  topic: string,
+  ends: readonly number[],
+): Promise<void> {
+  let seen = '';
+  await until(
+    `the mirror of ${topic} at the source's end`,
+    async () => {
+      const { state, partitions } = await mirrorView(causeway, topic);
+      const reached = partitions.map(({ mirrorEnd }) => Number(mirrorEnd));
+      seen = `${state}, ends ${reached.join(', ')}, wanted ${ends.join(', ')}`;
+      return state === 'ACTIVE' && reached.join() === ends.join();
+    },
+    { describe: () => seen },
   );
 }
 

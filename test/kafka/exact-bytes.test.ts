@@ -22,14 +22,8 @@ import {
 } from '../helpers/foreign-clients.ts';
 import { javaTool } from '../helpers/java-tools.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
-import {
-  createMirrors,
-  describeMirror,
-  type LinkedClusters,
-  partitionEnds,
-  startLinkedClusters,
-  waitUntilMirrored,
-} from '../helpers/linked-clusters.ts';
+import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
+import { mirrorView } from '../helpers/mirror-commands.ts';
 import {
   firstDifference,
   openCluster,
@@ -50,7 +44,7 @@ const compacted = 'exact-compacted';
 const partitionsCount = 2;
 const partitions = [0, 1];
 
-let clusters: LinkedClusters;
+let stage: LinkedStage;
 const idempotent: ForeignProducer[] = [];
 const transactional: ForeignProducer[] = [];
 
@@ -83,7 +77,7 @@ async function commitAndAbort(producer: ForeignProducer, label: string): Promise
 
 async function startProducers(): Promise<void> {
   // A linger, so that batches hold several records.
-  const options = { bootstrap: clusters.source.bootstrap, topic, lingerMs: 20 };
+  const options = { bootstrap: stage.source.bootstrap, topic, lingerMs: 20 };
   const idempotents = compressions.idempotent.map((codec) =>
     startProducer('java', { ...options, compression: codec, isIdempotent: true }),
   );
@@ -96,10 +90,10 @@ async function startProducers(): Promise<void> {
 
 /** Advances the source's log start, as an operator does. */
 async function deleteRecords(offsets: { partition: number; offset: number }[]): Promise<void> {
-  const file = path.join(clusters.causeway.directory, 'delete-records.json');
+  const file = path.join(stage.causeway.directory, 'delete-records.json');
   const list = offsets.map((one) => ({ topic, ...one }));
   await writeFile(file, JSON.stringify({ partitions: list, version: 1 }));
-  await javaTool(clusters.source, 'kafka-delete-records', ['--offset-json-file', file]);
+  await javaTool(stage.source, 'kafka-delete-records', ['--offset-json-file', file]);
 }
 
 function hasInnerGap(batch: RawBatch): boolean {
@@ -119,7 +113,7 @@ function hasOuterGap(batches: readonly RawBatch[]): boolean {
 
 /** Rolls segments until the cleaner has left every kind of gap. */
 async function waitForGaps(): Promise<void> {
-  const source = openCluster(clusters.source);
+  const source = openCluster(stage.source);
   let seen = '';
   try {
     const [producer] = idempotent;
@@ -147,8 +141,8 @@ async function storedBytes(name: string, partition: number): Promise<Buffer> {
 }
 
 async function segmentFiles(name: string, partition: number): Promise<string[]> {
-  const { topicId } = await describeMirror(clusters.causeway, name);
-  const folder = path.join(clusters.causeway.storageDirectory, 'logs', `${topicId}-${partition}`);
+  const { topicId } = await mirrorView(stage.causeway, name);
+  const folder = path.join(stage.causeway.storageDirectory, 'logs', `${topicId}-${partition}`);
   const files = (await readdir(folder)).filter((file) => file.endsWith('.log')).sort();
   assert.ok(files.length > 0, `no segments in ${folder}`);
   return files.map((file) => path.join(folder, file));
@@ -171,7 +165,7 @@ function assertSameBatch(actual: Buffer | undefined, expected: Buffer, what: str
 }
 
 async function served(name: string, partition: number): Promise<ServedBatch[]> {
-  const { connections } = clusters.relay;
+  const { connections } = stage.relay;
   const source = await sourceTopicId(name);
   return servedRun(connections, { name, topicId: source }, partition);
 }
@@ -181,7 +175,7 @@ const topicIds = new Map<string, string>();
 async function sourceTopicId(name: string): Promise<string> {
   const known = topicIds.get(name);
   if (known !== undefined) return known;
-  const client = openCluster(clusters.source);
+  const client = openCluster(stage.source);
   try {
     const found = (await client.metadata([name])).topics.get(name)?.topicId;
     assert.ok(found, `the source has no topic ${name}`);
@@ -194,7 +188,7 @@ async function sourceTopicId(name: string): Promise<string> {
 
 /** What a client of the proxy reads, from the log start on. */
 async function readThroughProxy(name: string, partition: number): Promise<RawBatch[]> {
-  const client = openCluster({ bootstrap: clusters.causeway.bootstrap });
+  const client = openCluster({ bootstrap: stage.causeway.bootstrap });
   try {
     return await readBatches(client, name, partition);
   } finally {
@@ -203,7 +197,7 @@ async function readThroughProxy(name: string, partition: number): Promise<RawBat
 }
 
 async function readAtSource(name: string, partition: number): Promise<RawBatch[]> {
-  const client = openCluster(clusters.source);
+  const client = openCluster(stage.source);
   try {
     return await readBatches(client, name, partition);
   } finally {
@@ -213,8 +207,7 @@ async function readAtSource(name: string, partition: number): Promise<RawBatch[]
 
 /**
  * The mirror's bytes are the served ones: all of them on disk, those from the log start on through
-   the proxy.
- * `tail` more batches may follow on both. Returns what was served.
+ * the proxy. `tail` more batches may follow on both. Returns what was served.
  */
 async function assertExact(name: string, partition: number, tail = 0): Promise<ServedBatch[]> {
   const what = `${name}-${partition}`;
@@ -267,9 +260,9 @@ function openProducers(run: readonly ServedBatch[]): string[] {
 }
 
 before(async () => {
-  clusters = await startLinkedClusters({ source: { advertise: 'reachable' } });
-  await createTopic(clusters.source, { topic, partitions: partitionsCount });
-  await createTopic(clusters.source, {
+  stage = await startStage({ isRecorded: true });
+  await createTopic(stage.source, { topic, partitions: partitionsCount });
+  await createTopic(stage.source, {
     topic: compacted,
     configs: {
       'cleanup.policy': 'compact',
@@ -288,14 +281,14 @@ before(async () => {
 
 after(async () => {
   await Promise.all([...idempotent, ...transactional].map((producer) => producer.kill()));
-  await clusters.stop();
+  await stage.stop();
 });
 
 describe('a mirror of everything that producers and brokers make', () => {
   test('R1: batches of five compressions, idempotent and transactional, above a log start', async () => {
     await deleteRecords(partitions.map((partition) => ({ partition, offset: 5 })));
-    await createMirrors(clusters.causeway, [topic]);
-    await waitUntilMirrored(clusters, topic, partitionsCount);
+    await stage.mirror(topic);
+    await stage.mirrored(topic);
     for (const partition of partitions) {
       const run = await assertExact(topic, partition);
       const expected = Object.entries(compressions).flatMap(([kind, codecs]) =>
@@ -309,7 +302,7 @@ describe('a mirror of everything that producers and brokers make', () => {
       );
       assert.equal(difference, null);
     }
-    const { partitions: described } = await describeMirror(clusters.causeway, topic);
+    const { partitions: described } = await mirrorView(stage.causeway, topic);
     assert.deepEqual(
       described.map(({ logStart }) => Number(logStart)),
       [5, 5],
@@ -318,8 +311,8 @@ describe('a mirror of everything that producers and brokers make', () => {
 
   test('R1: a log with gaps of compaction, inside and between batches', async () => {
     await waitForGaps();
-    await createMirrors(clusters.causeway, [compacted]);
-    await waitUntilMirrored(clusters, compacted, 1);
+    await stage.mirror(compacted);
+    await stage.mirrored(compacted);
     await assertExact(compacted, 0);
     const read = await readThroughProxy(compacted, 0);
     assert.ok(read.some(hasInnerGap), 'no batch with a gap inside in the mirror');
@@ -329,7 +322,7 @@ describe('a mirror of everything that producers and brokers make', () => {
   test('R1: the log start of the source moves on while it is mirrored', async () => {
     await deleteRecords([{ partition: 1, offset: 40 }]);
     await until('the log start in the mirror', async () => {
-      const mirror = await describeMirror(clusters.causeway, topic);
+      const mirror = await mirrorView(stage.causeway, topic);
       return Number(mirror.partitions[1]?.logStart) === 40;
     });
     const [first] = await readThroughProxy(topic, 1);
@@ -344,13 +337,13 @@ describe('a mirror of everything that producers and brokers make', () => {
       await producer.send({ partition: 0, value: `open ${index}` });
       await idempotent[index]?.send({ partition: 0, value: `after open ${index}` });
     }
-    const ends = await waitUntilMirrored(clusters, topic, partitionsCount);
-    await waitUntilMirrored(clusters, compacted, 1);
-    const { bootstrap } = clusters.causeway;
+    const ends = await stage.mirrored(topic);
+    await stage.mirrored(compacted);
+    const { bootstrap } = stage.causeway;
     const reading = { bootstrap, topic, isolation: 'read_committed' } as const;
     const reader = await startConsumer('java', { ...reading, group: 'exact-reader' });
-    await clusters.source.kill9();
-    await clusters.causeway.cli('mirror', 'failover', topic, compacted, '--yes');
+    await stage.source.kill9();
+    await stage.causeway.cli('mirror', 'failover', topic, compacted, '--yes');
 
     const run = await assertExact(topic, 0, open.length);
     await assertExact(topic, 1);
@@ -358,7 +351,7 @@ describe('a mirror of everything that producers and brokers make', () => {
     const tail = splitBatches(await storedBytes(topic, 0)).slice(-open.length);
     assert.deepEqual(tail.map(closedProducer).sort(), openProducers(run).sort());
 
-    const after = await partitionEnds(clusters.causeway, topic, partitionsCount);
+    const after = await stage.ends(topic);
     assert.deepEqual(after, [(ends[0] ?? 0) + open.length, ends[1]]);
     const producer = await startProducer('java', { bootstrap, topic, isIdempotent: true });
     const first = await producer.send({ partition: 0, value: 'first after failover' });

@@ -20,7 +20,7 @@ import {
 import { startConsumer, startProducer } from '../helpers/foreign-clients.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic, produceBatch } from '../helpers/kafka-setup.ts';
-import { createMirrors, describeMirror, partitionEnds } from '../helpers/linked-clusters.ts';
+import { waitForMirrorEnds } from '../helpers/mirror-commands.ts';
 import {
   addScramUser,
   jaasLine,
@@ -216,12 +216,8 @@ describe('TLS and SASL', { skip }, () => {
     const args = ['--source', securedAddress(source), ...linkSettings('source.password')];
     const created = await cli('link', 'create', 'dr', ...args);
     assert.equal(created.code, 0, created.text);
-    await createMirrors(causeway, [topic]);
-    const [end] = await partitionEnds(source, topic, 1);
-    await until('the mirror at the end of the source', async () => {
-      const { state, partitions } = await describeMirror(causeway, topic);
-      return state === 'ACTIVE' && Number(partitions[0]?.mirrorEnd) === end;
-    });
+    await causeway.cli('mirror', 'create', topic, '--link', 'dr');
+    await waitForMirrorEnds(causeway, topic, [values.length]);
     const { bootstrap } = causeway;
     const properties = javaProperties(secrets.bob);
     const ordinary = uniqueName('ordinary');
