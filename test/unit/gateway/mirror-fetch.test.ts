@@ -1,28 +1,16 @@
 // Fetch on the link node: mirrors out of the mirror log.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  createFetchPartition,
-  createFetchRequest,
-  createFetchTopic,
-  type FetchPartition,
-  type FetchRequest,
-  fetchRequestCodec,
-} from '../../../protocol/generated/fetch-request.ts';
-import {
-  type FetchResponse,
-  fetchResponseCodec,
-  type PartitionData,
-} from '../../../protocol/generated/fetch-response.ts';
+import type { FetchRequest } from '../../../protocol/generated/fetch-request.ts';
+import type { FetchResponse } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { fetchHandler } from '../../../src/gateway/handlers/fetch.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
+import { type Ask, answered, exchangeFetch } from './fetch-fixtures.ts';
 import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
 import {
   batchesOf,
   DESCRIBE,
-  exchange,
   FakeSession,
   linkNodeId,
   ordersId,
@@ -30,27 +18,6 @@ import {
   promotedAt100,
   READ,
 } from './read-fixtures.ts';
-
-const codecs = { request: fetchRequestCodec, response: fetchResponseCodec };
-
-interface Ask extends Partial<FetchPartition> {
-  readonly name?: string;
-  readonly id?: string;
-}
-
-function request(asks: readonly Ask[], fields: Partial<FetchRequest> = {}): FetchRequest {
-  return createFetchRequest({
-    minBytes: 1,
-    ...fields,
-    topics: asks.map(({ name = 'orders', id = ordersId, ...partition }) =>
-      createFetchTopic({
-        topic: name,
-        topicId: id,
-        partitions: [createFetchPartition({ partitionMaxBytes: 1_000_000, ...partition })],
-      }),
-    ),
-  });
-}
 
 function onLinkNode(log: MemoryMirrorLog | null, advertisedEpoch = 5): FakeSession {
   const session = new FakeSession({ kind: 'link' });
@@ -65,15 +32,8 @@ async function fetch(
   version = 17,
 ): Promise<FetchResponse> {
   const asks = Array.isArray(ask) ? ask : [ask];
-  const message = request(asks, fields);
-  const { response } = await exchange(session, fetchHandler, codecs, version, message);
+  const { response } = await exchangeFetch(session, asks, fields, version);
   return response;
-}
-
-function only(response: FetchResponse, topic = 0): PartitionData {
-  const data = response.responses[topic]?.partitions[0];
-  assert.ok(data !== undefined);
-  return data;
 }
 
 async function until(condition: () => boolean): Promise<void> {
@@ -89,7 +49,7 @@ for (const version of [4, 5, 7, 9, 11, 12, 13, 15, 16, 17, 18]) {
     const stored = [batch(3n, 4), batch(10n, 2, { epoch: 5 })];
     const session = onLinkNode(new MemoryMirrorLog(3n, ...stored));
     const response = await fetch(session, { fetchOffset: 4n }, {}, version);
-    const data = only(response);
+    const data = answered(response);
     assert.equal(data.errorCode, ErrorCode.NONE);
     assert.deepEqual(data.records, Buffer.concat(stored));
     assert.equal(data.highWatermark, 12n);
@@ -117,7 +77,7 @@ test('R7: read_committed stops at the last stable offset and lists what was abor
     batch(8n, 1),
   );
   const session = onLinkNode(log);
-  const committed = only(await fetch(session, { fetchOffset: 0n }, { isolationLevel: 1 }));
+  const committed = answered(await fetch(session, { fetchOffset: 0n }, { isolationLevel: 1 }));
   assert.deepEqual(
     batchesOf(committed.records).map(({ base }) => base),
     [0n, 2n, 4n],
@@ -128,10 +88,10 @@ test('R7: read_committed stops at the last stable offset and lists what was abor
     committed.abortedTransactions?.map(({ producerId, firstOffset }) => [producerId, firstOffset]),
     [[1n, 0n]],
   );
-  const later = only(await fetch(session, { fetchOffset: 5n }, { isolationLevel: 1 }));
+  const later = answered(await fetch(session, { fetchOffset: 5n }, { isolationLevel: 1 }));
   assert.equal(later.errorCode, ErrorCode.NONE);
   assert.deepEqual(later.records, Buffer.alloc(0), 'the transaction that is open is not shown');
-  const dirty = only(await fetch(session, { fetchOffset: 5n }, {}));
+  const dirty = answered(await fetch(session, { fetchOffset: 5n }, {}));
   assert.deepEqual(
     batchesOf(dirty.records).map(({ base }) => base),
     [5n, 8n],
@@ -141,14 +101,14 @@ test('R7: read_committed stops at the last stable offset and lists what was abor
 test('R8: epochs are fenced: 74 below the advertised one, 75 above it', async () => {
   const session = onLinkNode(new MemoryMirrorLog(0n, batch(0n, 1)), 5);
   const error = async (currentLeaderEpoch: number) =>
-    only(await fetch(session, { currentLeaderEpoch })).errorCode;
+    answered(await fetch(session, { currentLeaderEpoch })).errorCode;
   assert.equal(await error(4), ErrorCode.FENCED_LEADER_EPOCH);
   assert.equal(await error(6), ErrorCode.UNKNOWN_LEADER_EPOCH);
   assert.equal(await error(5), ErrorCode.NONE);
   assert.equal(await error(-1), ErrorCode.NONE);
   const fenced = await fetch(session, { currentLeaderEpoch: 4 });
-  assert.equal(only(fenced).currentLeader.leaderId, linkNodeId);
-  assert.equal(only(fenced).currentLeader.leaderEpoch, 5);
+  assert.equal(answered(fenced).currentLeader.leaderId, linkNodeId);
+  assert.equal(answered(fenced).currentLeader.leaderEpoch, 5);
   assert.deepEqual(
     fenced.nodeEndpoints.map(({ nodeId, host }) => [nodeId, host]),
     [[linkNodeId, 'proxy']],
@@ -158,11 +118,11 @@ test('R8: epochs are fenced: 74 below the advertised one, 75 above it', async ()
 test('a last fetched epoch that ended earlier is a divergence, not records', async () => {
   const log = new MemoryMirrorLog(0n, batch(0n, 4, { epoch: 1 }), batch(4n, 4, { epoch: 3 }));
   const session = onLinkNode(log, 3);
-  const diverging = only(await fetch(session, { fetchOffset: 6n, lastFetchedEpoch: 2 }));
+  const diverging = answered(await fetch(session, { fetchOffset: 6n, lastFetchedEpoch: 2 }));
   assert.equal(diverging.errorCode, ErrorCode.NONE);
   assert.deepEqual([diverging.divergingEpoch.epoch, diverging.divergingEpoch.endOffset], [1, 4n]);
   assert.equal(diverging.records?.length, 0);
-  const same = only(await fetch(session, { fetchOffset: 4n, lastFetchedEpoch: 1 }));
+  const same = answered(await fetch(session, { fetchOffset: 4n, lastFetchedEpoch: 1 }));
   assert.equal(same.divergingEpoch.epoch, -1);
   assert.ok((same.records?.length ?? 0) > 0);
 });
@@ -170,19 +130,19 @@ test('a last fetched epoch that ended earlier is a divergence, not records', asy
 test('what is stored but not durable yet is no divergence: the client only waits', async () => {
   const log = new MemoryMirrorLog(0n, batch(0n, 4, { epoch: 1 }), batch(4n, 4, { epoch: 1 }));
   log.durableLimit = 4n;
-  const data = only(await fetch(onLinkNode(log, 1), { fetchOffset: 8n, lastFetchedEpoch: 1 }));
+  const data = answered(await fetch(onLinkNode(log, 1), { fetchOffset: 8n, lastFetchedEpoch: 1 }));
   assert.equal(data.errorCode, ErrorCode.NONE);
   assert.equal(data.divergingEpoch.epoch, -1);
 });
 
 test('R19: a log that cannot be read is 56, never out of range or empty', async () => {
-  const missing = only(await fetch(onLinkNode(null), { fetchOffset: 0n }));
+  const missing = answered(await fetch(onLinkNode(null), { fetchOffset: 0n }));
   assert.equal(missing.errorCode, ErrorCode.KAFKA_STORAGE_ERROR);
   for (const failure of ['CORRUPT', 'IO', 'MISSING'] as const) {
     const log = new MemoryMirrorLog(0n, batch(0n, 5));
     log.failure = failure;
     const session = onLinkNode(log);
-    const data = only(await fetch(session, { fetchOffset: 0n }));
+    const data = answered(await fetch(session, { fetchOffset: 0n }));
     assert.equal(data.errorCode, ErrorCode.KAFKA_STORAGE_ERROR, failure);
     assert.equal(data.highWatermark, -1n);
     await fetch(session, { fetchOffset: 0n });
@@ -196,7 +156,7 @@ test('an offset is out of range only when the log vouches for it', async () => {
   const log = new MemoryMirrorLog(10n, batch(10n, 5), batch(15n, 5));
   log.durableLimit = 15n;
   const session = onLinkNode(log);
-  const at = async (fetchOffset: bigint) => only(await fetch(session, { fetchOffset }));
+  const at = async (fetchOffset: bigint) => answered(await fetch(session, { fetchOffset }));
   assert.equal((await at(9n)).errorCode, ErrorCode.OFFSET_OUT_OF_RANGE);
   assert.equal((await at(9n)).logStartOffset, 10n);
   assert.equal((await at(15n)).errorCode, ErrorCode.NONE, 'at the visible end');
@@ -217,19 +177,19 @@ test('limits are soft: one batch always passes, later partitions get what is lef
     log: new MemoryMirrorLog(0n, batch(0n, 1)),
   });
   session.broker.operations.set('other', READ);
-  const small = only(await fetch(session, { fetchOffset: 0n, partitionMaxBytes: 10 }));
+  const small = answered(await fetch(session, { fetchOffset: 0n, partitionMaxBytes: 10 }));
   assert.deepEqual(
     batchesOf(small.records).map(({ base }) => base),
     [0n],
   );
   const both = [{ fetchOffset: 0n }, { name: 'other', id: otherId, fetchOffset: 0n }];
   const wide = await fetch(session, both);
-  assert.equal(batchesOf(only(wide, 1).records).length, 1);
+  assert.equal(batchesOf(answered(wide, 1).records).length, 1);
   const narrow = await fetch(session, both, { maxBytes: 1000 });
-  assert.equal(batchesOf(only(narrow, 0).records).length, 1);
-  assert.equal(only(narrow, 1).errorCode, ErrorCode.NONE);
-  assert.equal(only(narrow, 1).records?.length, 0);
-  assert.equal(only(narrow, 1).highWatermark, 1n);
+  assert.equal(batchesOf(answered(narrow, 0).records).length, 1);
+  assert.equal(answered(narrow, 1).errorCode, ErrorCode.NONE);
+  assert.equal(answered(narrow, 1).records?.length, 0);
+  assert.equal(answered(narrow, 1).highWatermark, 1n);
 });
 
 test('a long poll is woken by records, and leaves nothing subscribed', async () => {
@@ -238,7 +198,7 @@ test('a long poll is woken by records, and leaves nothing subscribed', async () 
   const answer = fetch(session, { fetchOffset: 0n }, { maxWaitMs: 60_000 });
   await until(() => log.listeners > 0);
   log.put(batch(0n, 3));
-  assert.equal(batchesOf(only(await answer).records).length, 1);
+  assert.equal(batchesOf(answered(await answer).records).length, 1);
   assert.equal(log.listeners, 0);
   assert.equal(session.directory.listeners.size, 0);
 });
@@ -247,7 +207,7 @@ test('a long poll waits for min bytes, and ends empty-handed at its deadline', a
   const log = new MemoryMirrorLog(0n);
   const session = onLinkNode(log);
   const before = performance.now();
-  const empty = only(await fetch(session, { fetchOffset: 0n }, { maxWaitMs: 30 }));
+  const empty = answered(await fetch(session, { fetchOffset: 0n }, { maxWaitMs: 30 }));
   assert.equal(empty.errorCode, ErrorCode.NONE);
   assert.ok(performance.now() - before >= 29, 'not before its time');
   let isAnswered = false;
@@ -264,7 +224,7 @@ test('a long poll waits for min bytes, and ends empty-handed at its deadline', a
   await new Promise((resolve) => setImmediate(resolve));
   assert.equal(isAnswered, false, 'one byte is missing');
   log.put(batch(1n, 1));
-  assert.equal(batchesOf(only(await answer).records).length, 2);
+  assert.equal(batchesOf(answered(await answer).records).length, 2);
 });
 
 test('a parked fetch ends at once on promotion, with the new leader (rule 6)', async () => {
@@ -274,7 +234,7 @@ test('a parked fetch ends at once on promotion, with the new leader (rule 6)', a
   await until(() => session.directory.listeners.size > 0);
   session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
   const response = await answer;
-  const data = only(response);
+  const data = answered(response);
   assert.equal(data.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   assert.equal(data.currentLeader.leaderId, 2);
   assert.equal(data.currentLeader.leaderEpoch, 7, 'native 3 is virtual 7');
@@ -290,8 +250,8 @@ test('the redirect after promotion carries no field that an old version lacks', 
     const log = new MemoryMirrorLog(0n);
     session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
     const response = await fetch(session, { fetchOffset: 0n }, {}, version);
-    assert.equal(only(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
-    assert.equal(only(response).currentLeader.leaderId, version >= 12 ? 2 : -1);
+    assert.equal(answered(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+    assert.equal(answered(response).currentLeader.leaderId, version >= 12 ? 2 : -1);
     assert.deepEqual(response.nodeEndpoints, []);
   }
 });
@@ -310,7 +270,7 @@ test('reads go on while the topic is switching', async () => {
   const log = new MemoryMirrorLog(0n, batch(0n, 2));
   const session = onLinkNode(log);
   session.directory.put({ name: 'orders', mode: 'switching', log });
-  const data = only(await fetch(session, { fetchOffset: 0n }));
+  const data = answered(await fetch(session, { fetchOffset: 0n }));
   assert.equal(batchesOf(data.records).length, 1);
 });
 
@@ -323,11 +283,11 @@ test('who may not read gets 29, who may only describe too, nobody-knows gets 6',
   ] as const) {
     const session = onLinkNode(log);
     session.broker.operations.set('orders', operations);
-    assert.equal(only(await fetch(session, { fetchOffset: 0n })).errorCode, expected);
+    assert.equal(answered(await fetch(session, { fetchOffset: 0n })).errorCode, expected);
   }
   const session = onLinkNode(log);
   session.broker.isGone = true;
-  const data = only(await fetch(session, { fetchOffset: 0n }));
+  const data = answered(await fetch(session, { fetchOffset: 0n }));
   assert.equal(data.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   assert.equal(data.records?.length, 0, 'no answer means no');
 });
@@ -340,16 +300,16 @@ test('a right that is lost ends a parked fetch with 29', async () => {
   session.broker.operations.set('orders', DESCRIBE);
   session.nowMs += 30_000;
   log.advance();
-  assert.equal(only(await answer).errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+  assert.equal(answered(await answer).errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
 });
 
 test('what is not mirrored is led elsewhere or unknown, once we are settled', async () => {
   const session = onLinkNode(new MemoryMirrorLog(0n));
   session.broker.operations.set('ordinary', READ);
-  const byName = async (name: string) => only(await fetch(session, { name }, {}, 12)).errorCode;
+  const byName = async (name: string) => answered(await fetch(session, { name }, {}, 12)).errorCode;
   assert.equal(await byName('ordinary'), ErrorCode.NOT_LEADER_OR_FOLLOWER);
   assert.equal(await byName('nowhere'), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
-  const byId = async (id: string) => only(await fetch(session, { id })).errorCode;
+  const byId = async (id: string) => answered(await fetch(session, { id })).errorCode;
   assert.equal(await byId(otherId), ErrorCode.UNKNOWN_TOPIC_ID);
   session.directory.isSettled = false;
   assert.equal(await byId(otherId), ErrorCode.NOT_LEADER_OR_FOLLOWER);
@@ -359,7 +319,7 @@ test('what is not mirrored is led elsewhere or unknown, once we are settled', as
 test('a topic whose state is in doubt is answered retriably', async () => {
   const session = onLinkNode(new MemoryMirrorLog(0n, batch(0n, 1)));
   session.directory.put({ name: 'orders', mode: 'unavailable', log: null });
-  const data = only(await fetch(session, { fetchOffset: 0n }));
+  const data = answered(await fetch(session, { fetchOffset: 0n }));
   assert.equal(data.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
 });
 
@@ -370,7 +330,7 @@ test("an incremental fetch continues nobody's session here: 70", async () => {
   assert.deepEqual(response.responses, []);
   const fresh = await fetch(session, { fetchOffset: 0n }, { sessionId: 0, sessionEpoch: 0 });
   assert.equal(fresh.sessionId, 0);
-  assert.equal(only(fresh).errorCode, ErrorCode.NONE);
+  assert.equal(answered(fresh).errorCode, ErrorCode.NONE);
 });
 
 test('an advanced start and an unknown partition', async () => {
@@ -378,10 +338,10 @@ test('an advanced start and an unknown partition', async () => {
   const timeline = newMirror(virtualOffset(500n));
   const log = new MemoryMirrorLog(500n, batch(500n, 2));
   session.directory.put({ name: 'orders', mode: 'mirror', log, timeline });
-  assert.equal(only(await fetch(session, { fetchOffset: 0n })).errorCode, 1);
-  assert.equal(batchesOf(only(await fetch(session, { fetchOffset: 500n })).records).length, 1);
+  assert.equal(answered(await fetch(session, { fetchOffset: 0n })).errorCode, 1);
+  assert.equal(batchesOf(answered(await fetch(session, { fetchOffset: 500n })).records).length, 1);
   assert.equal(
-    only(await fetch(session, { partition: 7 })).errorCode,
+    answered(await fetch(session, { partition: 7 })).errorCode,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
   );
 });

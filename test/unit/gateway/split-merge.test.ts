@@ -3,9 +3,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  createFetchPartition,
-  createFetchRequest,
-  createFetchTopic,
   type FetchPartition,
   type FetchRequest,
   fetchRequestCodec,
@@ -18,30 +15,21 @@ import {
   createLeaderIdAndEpoch,
   createNodeEndpoint,
   createPartitionData,
-  type FetchResponse,
   fetchResponseCodec,
   type PartitionData,
 } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { fetchHandler } from '../../../src/gateway/handlers/fetch.ts';
+import { type Ask, answered, exchangeFetch } from './fetch-fixtures.ts';
 import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
 import {
   batchesOf,
   DESCRIBE,
-  exchange,
   FakeSession,
   linkNodeId,
   ordersId,
   otherId,
   promotedAt100,
 } from './read-fixtures.ts';
-
-const codecs = { request: fetchRequestCodec, response: fetchResponseCodec };
-
-interface Ask extends Partial<FetchPartition> {
-  readonly name?: string;
-  readonly id?: string;
-}
 
 const ordinary: Ask = { name: 'ordinary', id: otherId };
 
@@ -72,6 +60,24 @@ function shell(session: FakeSession, fields: Partial<PartitionData> = {}): void 
   );
 }
 
+/** From now on the broker answers any fetch, of whatever session, with these partitions. */
+function continueSession(
+  session: FakeSession,
+  ...told: readonly (Partial<PartitionData> & { readonly id: string })[]
+): void {
+  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
+    createFetchResponse({
+      sessionId: 77,
+      responses: told.map(({ id, ...fields }) =>
+        createFetchableTopicResponse({
+          topicId: id,
+          partitions: [createPartitionData(fields)],
+        }),
+      ),
+    }),
+  );
+}
+
 /** The copy of `orders` holds [0, 100). */
 function copy(): MemoryMirrorLog {
   return new MemoryMirrorLog(
@@ -90,34 +96,13 @@ function virtualBroker(log: MemoryMirrorLog | null = copy()): FakeSession {
   return session;
 }
 
-function message(asks: readonly Ask[], fields: Partial<FetchRequest>): FetchRequest {
-  return createFetchRequest({
-    minBytes: 1,
-    maxWaitMs: 500,
-    ...fields,
-    topics: asks.map(({ name = 'orders', id = ordersId, ...partition }) =>
-      createFetchTopic({
-        topic: name,
-        topicId: id,
-        partitions: [createFetchPartition({ partitionMaxBytes: 1_000_000, ...partition })],
-      }),
-    ),
-  });
-}
-
 async function fetch(
   session: FakeSession,
   asks: readonly Ask[],
   fields: Partial<FetchRequest> = {},
   version = 17,
 ) {
-  return exchange(session, fetchHandler, codecs, version, message(asks, fields));
-}
-
-function partition(response: FetchResponse, topic = 0): PartitionData {
-  const data = response.responses[topic]?.partitions[0];
-  assert.ok(data !== undefined);
-  return data;
+  return exchangeFetch(session, asks, { maxWaitMs: 500, ...fields }, version);
 }
 
 function fetchesSeen(session: FakeSession): { version: number; message: FetchRequest }[] {
@@ -142,7 +127,7 @@ for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
       version,
     );
     assert.equal(disposition, 'forward');
-    assert.equal(partition(response).highWatermark, 30n);
+    assert.equal(answered(response).highWatermark, 30n);
     assert.equal(response.sessionId, version >= 7 ? 77 : 0);
     assert.equal(asked(session).fetchOffset, 5n);
     assert.equal(fetchesSeen(session)[0]?.version, Math.min(version, 15));
@@ -160,7 +145,7 @@ for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {
     assert.equal(native.fetchOffset, 11n);
     assert.equal(native.currentLeaderEpoch, version >= 9 ? 3 : -1);
     assert.equal(native.lastFetchedEpoch, version >= 12 ? 2 : -1);
-    const data = partition(response);
+    const data = answered(response);
     assert.equal(data.highWatermark, 122n);
     assert.equal(data.lastStableOffset, 120n);
     assert.equal(data.logStartOffset, version >= 5 ? 0n : -1n, 'the copy starts at 0');
@@ -185,7 +170,7 @@ test('the response is patched in place, hidden and cut parts included', async ()
     errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER,
   });
   const { response } = await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 }, 12);
-  const data = partition(response);
+  const data = answered(response);
   assert.equal(data.highWatermark, 100n, 'R8: never below S');
   assert.equal(data.lastStableOffset, -1n, 'a sentinel');
   assert.equal(data.abortedTransactions?.[0]?.firstOffset, 104n);
@@ -205,7 +190,7 @@ test('after the copy is gone the log starts where the shell does, never below S'
   await log.deleteHead(100n);
   const start = async (logStartOffset: bigint) => {
     shell(session, { logStartOffset });
-    return partition((await fetch(session, [{ fetchOffset: 103n }])).response).logStartOffset;
+    return answered((await fetch(session, [{ fetchOffset: 103n }])).response).logStartOffset;
   };
   assert.equal(await start(0n), 100n);
   assert.equal(await start(20n), 112n);
@@ -224,7 +209,7 @@ test('below S the copy answers, up to S, and the rest is merged in order', async
     response.responses.map(({ topicId }) => topicId),
     [ordersId, otherId],
   );
-  const data = partition(response);
+  const data = answered(response);
   assert.deepEqual(
     batchesOf(data.records).map(({ base }) => base),
     [50n, 90n, 99n],
@@ -235,7 +220,7 @@ test('below S the copy answers, up to S, and the rest is merged in order', async
   );
   assert.ok(data.lastStableOffset >= 100n, 'R7: nothing before S is undecided');
   assert.ok(data.highWatermark >= 100n);
-  assert.equal(partition(response, 1).highWatermark, 30n);
+  assert.equal(answered(response, 1).highWatermark, 30n);
   const upstream = fetchesSeen(session).at(-1)?.message;
   assert.equal(upstream?.maxWaitMs, 0, 'what is there goes out at once');
   assert.equal(upstream?.minBytes, 0);
@@ -246,10 +231,10 @@ test('below S the copy answers, up to S, and the rest is merged in order', async
 
 test("below S the high watermark is the shell's last known one", async () => {
   const session = virtualBroker();
-  const before = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  const before = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(before.highWatermark, 100n);
   await fetch(session, [{ fetchOffset: 103n }]);
-  const after = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  const after = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(after.highWatermark, 122n);
 });
 
@@ -257,7 +242,7 @@ test('R8: nor does it go back after a restart: what is not known is asked for on
   const session = virtualBroker();
   session.broker.listEnd(30n);
   for (const fetchOffset of [0n, 90n]) {
-    const told = partition((await fetch(session, [{ fetchOffset }])).response);
+    const told = answered((await fetch(session, [{ fetchOffset }])).response);
     assert.equal(told.highWatermark, 122n);
   }
   assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 2).length, 1);
@@ -269,7 +254,7 @@ test('a gap at the end of the copy leads on to the shell at n', async () => {
   const session = virtualBroker(log);
   const { response } = await fetch(session, [{ fetchOffset: 95n }], {}, 11);
   assert.equal(asked(session).fetchOffset, 8n);
-  assert.equal(batchesOf(partition(response).records)[0]?.base, 100n);
+  assert.equal(batchesOf(answered(response).records)[0]?.base, 100n);
   assert.equal(fetchesSeen(session).at(-1)?.message.maxWaitMs, 500);
 });
 
@@ -277,7 +262,7 @@ test('R19: a copy that is too short is 56, never the shell in its place', async 
   for (const log of [null, new MemoryMirrorLog(0n, batch(0n, 90))]) {
     const session = virtualBroker(log);
     const { response } = await fetch(session, [{ fetchOffset: 95n }]);
-    assert.equal(partition(response).errorCode, ErrorCode.KAFKA_STORAGE_ERROR);
+    assert.equal(answered(response).errorCode, ErrorCode.KAFKA_STORAGE_ERROR);
     assert.deepEqual(fetchesSeen(session), []);
   }
 });
@@ -286,15 +271,15 @@ test('while ABORT batches are held the client is told to come again', async () =
   const log = copy();
   const session = virtualBroker(log);
   log.hold(99n);
-  const held = partition((await fetch(session, [{ fetchOffset: 99n }])).response);
+  const held = answered((await fetch(session, [{ fetchOffset: 99n }])).response);
   assert.equal(held.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
-  const before = partition((await fetch(session, [{ fetchOffset: 90n }])).response);
+  const before = answered((await fetch(session, [{ fetchOffset: 90n }])).response);
   assert.deepEqual(
     batchesOf(before.records).map(({ base }) => base),
     [90n],
   );
   log.hold(null);
-  const lifted = partition((await fetch(session, [{ fetchOffset: 99n }])).response);
+  const lifted = answered((await fetch(session, [{ fetchOffset: 99n }])).response);
   assert.deepEqual(
     batchesOf(lifted.records).map(({ base }) => base),
     [99n],
@@ -305,7 +290,7 @@ test('below the start of the copy is out of range, with the start told', async (
   const log = copy();
   await log.deleteHead(50n);
   const session = virtualBroker(log);
-  const data = partition((await fetch(session, [{ fetchOffset: 10n }])).response);
+  const data = answered((await fetch(session, [{ fetchOffset: 10n }])).response);
   assert.equal(data.errorCode, ErrorCode.OFFSET_OUT_OF_RANGE);
   assert.equal(data.logStartOffset, 50n);
 });
@@ -322,62 +307,32 @@ test('an incremental fetch into the copy is 70: the client begins anew', async (
 test('an incremental fetch that names nothing is still shifted', async () => {
   const session = virtualBroker();
   await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
-  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
-    createFetchResponse({
-      sessionId: 77,
-      responses: [
-        createFetchableTopicResponse({
-          topicId: ordersId,
-          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
-        }),
-      ],
-    }),
-  );
+  continueSession(session, { id: ordersId, highWatermark: 40n, records: batch(13n, 1) });
   const next = { sessionId: 77, sessionEpoch: 1 };
-  const data = partition((await fetch(session, [], next)).response);
+  const data = answered((await fetch(session, [], next)).response);
   assert.equal(data.highWatermark, 132n);
   assert.equal(batchesOf(data.records)[0]?.base, 105n);
   // A session that another connection began: we cannot know what it holds.
   const unknown = virtualBroker();
-  unknown.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
-    createFetchResponse({
-      sessionId: 77,
-      responses: [
-        createFetchableTopicResponse({
-          topicId: ordersId,
-          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
-        }),
-      ],
-    }),
-  );
-  assert.equal(partition((await fetch(unknown, [], next)).response).highWatermark, 132n);
+  continueSession(unknown, { id: ordersId, highWatermark: 40n, records: batch(13n, 1) });
+  assert.equal(answered((await fetch(unknown, [], next)).response).highWatermark, 132n);
 });
 
 test('a topic in doubt that a session still holds is answered retriably', async () => {
   const session = virtualBroker();
   await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
   session.directory.put({ name: 'orders', mode: 'unavailable', log: null });
-  session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
-    createFetchResponse({
-      sessionId: 77,
-      responses: [
-        createFetchableTopicResponse({
-          topicId: ordersId,
-          partitions: [createPartitionData({ highWatermark: 40n, records: batch(13n, 1) })],
-        }),
-        createFetchableTopicResponse({
-          topicId: otherId,
-          partitions: [createPartitionData({ highWatermark: 50n, records: batch(1n, 1) })],
-        }),
-      ],
-    }),
+  continueSession(
+    session,
+    { id: ordersId, highWatermark: 40n, records: batch(13n, 1) },
+    { id: otherId, highWatermark: 50n, records: batch(1n, 1) },
   );
   const { response } = await fetch(session, [], { sessionId: 77, sessionEpoch: 1 });
-  assert.equal(partition(response, 0).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
-  assert.equal(partition(response, 0).highWatermark, -1n);
-  assert.equal(partition(response, 0).records?.length, 0);
-  assert.equal(partition(response, 1).highWatermark, 50n);
-  assert.equal(batchesOf(partition(response, 1).records)[0]?.base, 1n);
+  assert.equal(answered(response, 0).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(answered(response, 0).highWatermark, -1n);
+  assert.equal(answered(response, 0).records?.length, 0);
+  assert.equal(answered(response, 1).highWatermark, 50n);
+  assert.equal(batchesOf(answered(response, 1).records)[0]?.base, 1n);
 });
 
 test('R3: a mirror asked for at a virtual broker is redirected', async () => {
@@ -387,7 +342,7 @@ test('R3: a mirror asked for at a virtual broker is redirected', async () => {
     shell(session);
     const asks = [{ fetchOffset: 0n }, { ...ordinary, fetchOffset: 5n }];
     const { response } = await fetch(session, asks, {}, version);
-    const data = partition(response);
+    const data = answered(response);
     assert.equal(data.errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
     const hasLeader = version >= 12;
     assert.equal(data.currentLeader.leaderId, hasLeader ? linkNodeId : -1);
@@ -396,7 +351,7 @@ test('R3: a mirror asked for at a virtual broker is redirected', async () => {
       response.nodeEndpoints.map(({ host }) => host),
       version >= 16 ? ['proxy'] : [],
     );
-    assert.equal(partition(response, 1).highWatermark, 30n);
+    assert.equal(answered(response, 1).highWatermark, 30n);
     const seen = fetchesSeen(session).flatMap(({ message: { topics } }) => topics);
     assert.deepEqual(
       seen.map(({ topic, topicId }) => [topic, topicId].includes('orders') || topicId === ordersId),
@@ -410,7 +365,7 @@ test('R3: a partition that we do not know yet is a mirror too while its topic is
     const session = virtualBroker();
     session.directory.put({ name: 'orders', mode, log: copy() });
     const { response } = await fetch(session, [{ partition: 7, fetchOffset: 0n }]);
-    assert.equal(partition(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+    assert.equal(answered(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
     assert.deepEqual(fetchesSeen(session), []);
   }
 });
@@ -419,7 +374,7 @@ test('R8: a leader epoch before V0 is fenced by us, with the new leader', async 
   const session = virtualBroker();
   for (const fetchOffset of [60n, 103n]) {
     const { response } = await fetch(session, [{ fetchOffset, currentLeaderEpoch: 5 }]);
-    const data = partition(response);
+    const data = answered(response);
     assert.equal(data.errorCode, ErrorCode.FENCED_LEADER_EPOCH);
     assert.deepEqual([data.currentLeader.leaderId, data.currentLeader.leaderEpoch], [2, 7]);
     assert.deepEqual(
@@ -441,7 +396,7 @@ test('R8: a last fetched epoch before V0 goes to the broker as -1', async () => 
 test('who may not read the topic gets nothing of its copy', async () => {
   const session = virtualBroker();
   session.broker.operations.set('orders', DESCRIBE);
-  const data = partition((await fetch(session, [{ fetchOffset: 0n }])).response);
+  const data = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(data.errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
   assert.equal(data.records?.length, 0);
 });
@@ -450,7 +405,7 @@ test('not knowing never means ordinary: unsettled, nothing goes upstream', async
   const session = virtualBroker();
   session.directory.isSettled = false;
   const { response } = await fetch(session, [ordinary]);
-  assert.equal(partition(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  assert.equal(answered(response).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   assert.deepEqual(fetchesSeen(session), []);
 });
 
@@ -458,7 +413,7 @@ test('a partition that was added after the promotion is the shell’s own', asyn
   const session = virtualBroker();
   const { response } = await fetch(session, [{ partition: 3, fetchOffset: 4n }]);
   assert.equal(asked(session).fetchOffset, 4n);
-  assert.equal(partition(response).highWatermark, 30n);
+  assert.equal(answered(response).highWatermark, 30n);
 });
 
 test('R2: where a broker would name addresses, they are replaced', async () => {
