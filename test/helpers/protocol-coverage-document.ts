@@ -38,7 +38,7 @@ export function protocolCoverageDocument(): string {
   return [
     '# What the gateway does with each API',
     '',
-    'Every API key of Kafka 4.4, as `src/gateway/api-table.ts` has it (a test keeps this page equal).',
+    'Every API key of Kafka 4.4, as `src/gateway/api-table.ts` has it (a test keeps them equal).',
     'Clients are told the intersection of these versions with those of the destination’s broker.',
     ...sections,
     '',
