@@ -182,7 +182,7 @@ async function disaster(scene: Scene, checks: Checks, cast: Cast): Promise<numbe
   let receipt: Receipt | null = null;
   await checks.check('failover with a dead source', async () => {
     const answer = await scene.causeway.cliJson<{ receipt: Receipt }>(
-      ...['mirror', 'failover', topic, '--yes'],
+      ...['mirror', 'failover', topic],
     );
     receipt = answer.receipt;
     return `all ${partitionsCount} partitions in one call, receipt ${receipt.id}`;

@@ -21,6 +21,7 @@ export interface LinkAnswer {
   readonly configs: Readonly<Record<string, string>>;
   readonly topicNames: readonly string[];
   readonly lastContactTimeMs: number;
+  readonly isAnswering: boolean;
   readonly rpoSeconds: number | null;
   readonly tasks: readonly TaskAnswer[];
 }

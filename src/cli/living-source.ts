@@ -10,20 +10,20 @@ export interface LivingSource {
   readonly secondsAgo: number;
 }
 
-/** Links of the chosen mirrors whose source answered within 15 s. */
+/** Links of the chosen mirrors whose source answered within 15 s, and has not failed since. */
 export async function livingSources(
   context: CommandContext,
   chosen: { readonly topics?: readonly string[]; readonly link?: string },
 ): Promise<readonly LivingSource[]> {
   const { links } = await context.client.get<{ links: LinkAnswer[] }>('/links');
   const wanted = new Set(chosen.topics ?? []);
-  return links.flatMap(({ name, topicNames, lastContactTimeMs }) => {
+  return links.flatMap(({ name, topicNames, lastContactTimeMs, isAnswering }) => {
     const isMeant =
       chosen.link === undefined
         ? topicNames.some((topic) => wanted.has(topic))
         : name === chosen.link;
     const agoMs = Date.now() - lastContactTimeMs;
-    if (!isMeant || lastContactTimeMs <= 0 || agoMs > livingMs) return [];
+    if (!isMeant || !isAnswering || lastContactTimeMs <= 0 || agoMs > livingMs) return [];
     return [{ link: name, secondsAgo: Math.max(0, Math.round(agoMs / 1000)) }];
   });
 }

@@ -125,6 +125,11 @@ export class LinkHealth {
     return this.#clock.monotonicMs() - this.#contactMs > this.#lostAfterMs;
   }
 
+  /** The last request was answered; false as soon as one has failed. */
+  get isAnswering(): boolean {
+    return this.#lastError === null && !this.isLost;
+  }
+
   get isFailed(): boolean {
     return this.#wrongClusterId !== null;
   }

@@ -92,6 +92,7 @@ export class LinkServiceImpl implements LinkService {
         linkErrorMessage: null,
         topicNames: [],
         lastContactTimeMs: -1,
+        isAnswering: true,
         rpoSeconds: null,
         tasks: [],
       };

@@ -55,6 +55,8 @@ export interface LinkStatus {
   readonly topicNames: readonly string[];
   /** Unix ms of the last answer of the source, or -1. */
   readonly lastContactTimeMs: number;
+  /** False as soon as a request to the source has failed, long before the link is UNAVAILABLE. */
+  readonly isAnswering: boolean;
   /**
    * now - the last moment at which we had all that the source had just reported; null = UNKNOWN.
    */

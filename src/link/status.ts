@@ -112,6 +112,7 @@ export function linkStatus(
     linkErrorMessage: isBad ? (error?.message ?? null) : null,
     topicNames: topics.map(({ name }) => name),
     lastContactTimeMs: health.contactUnixMs,
+    isAnswering: health.isAnswering,
     rpoSeconds: rpoSeconds(link, topics, parts.context),
     tasks: parts.tasks,
   };

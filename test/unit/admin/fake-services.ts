@@ -69,6 +69,7 @@ export function linkStatus(name: string, changes: Partial<LinkStatus> = {}): Lin
     linkErrorMessage: null,
     topicNames: [],
     lastContactTimeMs: 5000,
+    isAnswering: true,
     rpoSeconds: 0.25,
     tasks: [{ name: 'ConsumerOffsetSync', state: 'ACTIVE', errors: [], lastSuccessTimeMs: 5000 }],
     ...changes,

@@ -210,6 +210,7 @@ test('links are shown whole; R17: without the values of secrets', async () => {
     createdTimeMs: 1,
     topicNames: [],
     lastContactTimeMs: 5000,
+    isAnswering: true,
     rpoSeconds: 0.25,
     tasks: [{ name: 'ConsumerOffsetSync', state: 'ACTIVE', errors: [], lastSuccessTimeMs: 5000 }],
   });

@@ -372,6 +372,16 @@ test('a failover asks when the source answers, and a script has to say --yes', a
   assert.equal((await causeway(['mirror', 'failover', 'orders', '--yes'])).code, 0);
 });
 
+test('a failover right after the source has died needs no --yes', async () => {
+  const status = linkStatus('dr', {
+    topicNames: ['orders'],
+    lastContactTimeMs: Date.now() - 100,
+    isAnswering: false,
+  });
+  services.links.links.set('dr', status);
+  assert.equal((await causeway(['mirror', 'failover', 'orders'])).code, 0);
+});
+
 test('the tail of a switched topic goes to a new file, whole or not at all', async () => {
   services.links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
   const file = path.join(directory, 'tail.jsonl');
