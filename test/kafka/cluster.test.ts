@@ -61,14 +61,19 @@ async function createTopic(cluster: Cluster, partitionsCount: number): Promise<s
   return name;
 }
 
+/** Metadata names a leader a moment before that broker has taken the partition over. */
 async function endOffset(cluster: Cluster, topic: string, nodeId: number): Promise<bigint> {
   const partition = createListOffsetsPartition({ partitionIndex: 0, timestamp: -1n });
   const request = createListOffsetsRequest({
     replicaId: -1,
     topics: [createListOffsetsTopic({ name: topic, partitions: [partition] })],
   });
-  const response = await cluster.send({ kind: 'node', nodeId }, listOffsetsApi, request);
-  return response.topics[0]?.partitions[0]?.offset ?? -1n;
+  const found = await until('an end offset', async () => {
+    const response = await cluster.send({ kind: 'node', nodeId }, listOffsetsApi, request);
+    const answer = response.topics[0]?.partitions[0];
+    return answer?.errorCode === 0 ? answer : undefined;
+  });
+  return found.offset;
 }
 
 for (const version of [defaultKafkaVersion, '2.8.2'] as KafkaVersion[]) {
