@@ -52,6 +52,11 @@ test('no file is dead', () => {
   assertNone(dead);
 });
 
+test('the page of guarantees names the tests that there are', async () => {
+  const script = path.join(rootDirectory, 'scripts/guarantees.js');
+  await run(process.execPath, [script, '--check']);
+});
+
 interface BiomeReport {
   diagnostics: {
     category: string;
