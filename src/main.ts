@@ -224,14 +224,8 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
 }
 
 function exportText({ config, clusterId, state }: Parts): string {
-  const { links, topics, nodePorts, storage, receipts } = state.view;
-  const records = [
-    ...links.values(),
-    ...topics.values(),
-    ...receipts.values(),
-    ...[nodePorts, storage].filter((record) => record !== undefined),
-  ];
-  return formatExport({ name: config.name, clusterId, writtenTimeMs: Date.now() }, records);
+  const head = { name: config.name, clusterId, writtenTimeMs: Date.now() };
+  return formatExport(head, state.view.records());
 }
 
 /** Starts the service; resolves when clients and operators are served. */

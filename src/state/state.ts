@@ -40,6 +40,8 @@ export interface StateView {
   readonly receipts: ReadonlyMap<string, ReceiptRecord>;
   /** By link. */
   readonly linkAcls: ReadonlyMap<string, LinkAclsRecord>;
+  /** All of them but the lease, which is of no use to anybody later: what an export holds. */
+  records(): readonly StateRecord[];
 }
 
 /** May this instance act? Checked before each request that changes something anywhere. */

@@ -57,7 +57,6 @@ export class RecordView implements StateView {
     return this.records().length === 0;
   }
 
-  /** All records but the lease, which is of no use to anybody later. */
   records(): StateRecord[] {
     const records: StateRecord[] = [
       ...this.#links.values(),

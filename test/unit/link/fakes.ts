@@ -70,7 +70,8 @@ export class FakeState implements State {
 
   get view() {
     const { links, topics, receipts, linkAcls } = this;
-    return { links, topics, receipts, linkAcls, nodePorts: undefined, storage: undefined };
+    const records = () => [links, topics, receipts, linkAcls].flatMap((kind) => [...kind.values()]);
+    return { links, topics, receipts, linkAcls, nodePorts: undefined, storage: undefined, records };
   }
 
   get isSettled(): boolean {

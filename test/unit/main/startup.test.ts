@@ -48,6 +48,7 @@ function stateWith(storage: StorageRecord | undefined): RecordedState {
     linkAcls: new Map(),
     nodePorts: undefined,
     storage,
+    records: () => (storage === undefined ? [] : [storage]),
   };
   return {
     commits,
