@@ -7,6 +7,13 @@ import { readFileSync } from 'node:fs';
 /** Clock ticks per second of /proc (USER_HZ), 100 on Linux. */
 const ticksPerSecond = 100;
 
+/** Children that have not been stopped; they end with this process at the latest. */
+const running = new Set<ChildProcess>();
+
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
 export class Child {
   readonly #process: ChildProcess;
   readonly #lines: string[] = [];
@@ -20,7 +27,8 @@ export class Child {
       rest = parts.pop() ?? '';
       for (const line of parts) this.#take(line);
     });
-    process.once('exit', () => this.#process.kill('SIGKILL'));
+    running.add(this.#process);
+    this.#process.once('exit', () => running.delete(this.#process));
   }
 
   get pid(): number {
