@@ -14,10 +14,13 @@ import { PrefixRetention } from '../tasks/prefix-retention.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
 import { MirrorCreator } from './create-mirror.ts';
 import { Failover } from './failover.ts';
-import { LinkServiceImpl, newReceiptId } from './link-service.ts';
+import { LinkServiceImpl } from './link-service.ts';
 import { Links } from './links.ts';
+import { MirrorCommands, newReceiptId } from './mirror-commands.ts';
+import { MirrorStatuses } from './mirror-statuses.ts';
 import { MirrorTopics } from './mirror-topics.ts';
 import { Promotions } from './promote.ts';
+import type { ReceiptParts } from './receipt.ts';
 import type { LinkService } from './service.ts';
 import { ShellWatch } from './shell-watch.ts';
 import { messageOf } from './signal.ts';
@@ -67,8 +70,16 @@ async function finalSync(links: Links<GroupSync, LinkTasks>, link: string, topic
   return (await entry?.groups.finalRound(topic)) ?? [];
 }
 
-export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
-  const context = contextOf(options);
+/** What is told of a switch beside its ends: lag and groups, as the links know them. */
+function receiptParts(clock: LinkClock, links: Links<GroupSync, LinkTasks>): ReceiptParts {
+  return {
+    clock,
+    lag: (link, topic, partition) => links.entry(link)?.runtime.feeds.lag(topic, partition),
+    groups: (link) => links.entry(link)?.groups.status() ?? [],
+  };
+}
+
+function makeParts(context: LinkContext, options: StartLinksOptions) {
   const { state, events, clock } = context;
   const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
@@ -80,39 +91,38 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     makeGroups: (link) => new GroupSync({ context, topics, link }),
     makeTasks: (link) => new LinkTasks({ context, link, changes, creator }),
   });
-  const runtimeOf = (name: string) => links.entry(name)?.runtime;
-  const receipts = {
-    clock,
-    lag: (link: string, topic: string, partition: number) =>
-      runtimeOf(link)?.feeds.lag(topic, partition),
-    groups: (link: string) => links.entry(link)?.groups.status() ?? [],
-  };
-  const failover = new Failover({ context, topics, changes, link: runtimeOf, receipts });
+  const link = (name: string) => links.entry(name)?.runtime;
+  const receipts = receiptParts(clock, links);
+  const common = { context, topics, changes };
+  const failover = new Failover({ ...common, link, receipts });
   const promotions = new Promotions({
-    context,
-    topics,
-    changes,
-    link: runtimeOf,
-    finalGroups: (link, topic) => finalSync(links, link, topic),
+    ...common,
+    link,
+    finalGroups: (name, topic) => finalSync(links, name, topic),
     receiptId: newReceiptId,
     receipts,
   });
   const switched = new SwitchedWatch({
-    context,
-    topics,
-    changes,
+    ...common,
     links: () => [...links.entries].map(({ runtime }) => runtime),
   });
+  const statuses = new MirrorStatuses({ context, topics, links, promotions, switched });
+  return { ...common, creator, links, failover, promotions, switched, statuses };
+}
+
+export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
+  const context = contextOf(options);
+  const parts = makeParts(context, options);
+  const { topics, changes, creator, links, failover, promotions, switched } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
     promotions.resume();
     await resumeCreations({ context, creator, links });
   };
   const onFailed = async (topic: string): Promise<void> => {
-    await runtimeOf(topics.byName(topic)?.link ?? '')?.feeds.stop(topic);
+    await links.entry(topics.byName(topic)?.link ?? '')?.runtime.feeds.stop(topic);
   };
   const watch = new ShellWatch({ context, topics, changes, takeUp, onFailed });
-
   const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
 
   await topics.start();
@@ -122,16 +132,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   switched.start();
 
   return {
-    service: new LinkServiceImpl({
-      context,
-      topics,
-      changes,
-      links,
-      creator,
-      promotions,
-      failover,
-      switched,
-    }),
+    service: new LinkServiceImpl({ ...parts, commands: new MirrorCommands(parts) }),
     directory: topics,
     close: async () => {
       changes.close();

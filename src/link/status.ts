@@ -9,7 +9,7 @@ import { isFetching, type LinkConditions, shownState } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
 
-const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
+export const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
 
 export function partitionStatuses(
   topic: MirrorTopic,

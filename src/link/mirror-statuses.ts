@@ -1,0 +1,83 @@
+// Mirrors as the commands find and show them: by name, with their link, with what blocks and what
+// there is to know. Owns no data; refuses to change any. Invariant: a name that is no mirror is an
+// error with a code, never an empty status.
+import type { GroupSync } from '../tasks/groups.ts';
+import type { LinkTasks } from '../tasks/link-tasks.ts';
+import { type Blocking, blocking } from './blocking.ts';
+import type { LinkContext } from './context.ts';
+import type { LinkRuntime } from './link.ts';
+import type { Links } from './links.ts';
+import { shownState } from './mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import type { Promotions } from './promote.ts';
+import { LinkError, type MirrorStatus } from './service.ts';
+import { goneLink, mirrorStatus } from './status.ts';
+import type { SwitchedWatch } from './switched-watch.ts';
+
+export interface MirrorStatusesParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly links: Links<GroupSync, LinkTasks>;
+  readonly promotions: Promotions;
+  readonly switched: SwitchedWatch;
+}
+
+export class MirrorStatuses {
+  readonly #parts: MirrorStatusesParts;
+
+  constructor(parts: MirrorStatusesParts) {
+    this.#parts = parts;
+  }
+
+  /** @throws LinkError MIRROR_NOT_FOUND */
+  topic(name: string): MirrorTopic {
+    const topic = this.#parts.topics.byName(name);
+    if (topic === undefined) {
+      throw new LinkError('MIRROR_NOT_FOUND', `There is no mirror '${name}'`);
+    }
+    return topic;
+  }
+
+  /** Undefined when the link was deleted. */
+  link(topic: MirrorTopic): LinkRuntime | undefined {
+    return this.#parts.links.entry(topic.link)?.runtime;
+  }
+
+  /** The state that is shown: the stored one, seen through the condition of its link. */
+  shown(topic: MirrorTopic) {
+    return shownState(topic.record.state, this.link(topic)?.conditions ?? goneLink);
+  }
+
+  of(topic: MirrorTopic): MirrorStatus {
+    const { context, promotions, switched } = this.#parts;
+    return mirrorStatus(topic, this.link(topic), {
+      context,
+      blocking: promotions.blocking(topic.name),
+      notices: this.#notices(topic),
+      strayRecords: topic.record.state === 'STOPPED' ? switched.strays(topic.topicId) : null,
+    });
+  }
+
+  /** Why a command of this link cannot be about this name; null when it can. */
+  wrongName(name: string, link: string | null): LinkError | null {
+    const topic = this.#parts.topics.byName(name);
+    if (topic === undefined) {
+      return new LinkError('MIRROR_NOT_FOUND', `There is no mirror '${name}'`);
+    }
+    if (link !== null && topic.link !== link) {
+      const message = `Topic '${name}' is mirrored by link '${topic.link}', not by '${link}'`;
+      return new LinkError('MIRROR_NOT_FOUND', message);
+    }
+    return null;
+  }
+
+  /** Groups with members here are left as they are, also by a promotion. */
+  #notices(topic: MirrorTopic): readonly Blocking[] {
+    if (topic.record.state !== 'PENDING_STOPPED') return [];
+    const statuses = this.#parts.links.entry(topic.link)?.groups.status() ?? [];
+    const live = statuses.filter((row) => row.topic === topic.name && row.held === 'live');
+    return [...new Set(live.map(({ group }) => group))].map((group) =>
+      blocking('GROUP_LIVE_AT_DESTINATION', `group '${group}' has members at the destination`),
+    );
+  }
+}
