@@ -59,8 +59,10 @@ const handled: readonly Row[] = [
   [ApiKey.ListTransactions, 0, 2, 'empty at the link node: clients ask every node and merge'],
   [ApiKey.ConsumerGroupHeartbeat, 0, 1, 'a member that comes from elsewhere is told to join again'],
   [ApiKey.DescribeTopicPartitions, 0, 0, 'leaders and epochs of our topics'],
-  [ApiKey.ShareFetch, 1, 2, 'mirrored and promoted topics refused; endpoints rewritten'],
-  [ApiKey.ShareAcknowledge, 1, 2, 'mirrored and promoted topics refused; endpoints rewritten'],
+  [ApiKey.ShareFetch, 1, 2, 'mirrors refused; promoted topics shifted; endpoints rewritten'],
+  [ApiKey.ShareAcknowledge, 1, 2, 'mirrors refused; promoted topics shifted; endpoints rewritten'],
+  [ApiKey.DescribeShareGroupOffsets, 0, 1, 'offsets and epochs of promoted topics shifted'],
+  [ApiKey.AlterShareGroupOffsets, 0, 0, 'mirrors refused; offsets of promoted topics shifted'],
 ];
 
 const passed: readonly Row[] = [
@@ -111,9 +113,7 @@ const passed: readonly Row[] = [
   [ApiKey.ShareGroupDescribe, 1, 1, 'client hosts, no broker addresses'],
   [ApiKey.StreamsGroupHeartbeat, 0, 1, 'endpoints are those of applications'],
   [ApiKey.StreamsGroupDescribe, 0, 1, 'endpoints are those of applications'],
-  [ApiKey.DescribeShareGroupOffsets, 0, 1, 'share groups only exist on ordinary topics'],
-  [ApiKey.AlterShareGroupOffsets, 0, 0, 'share groups only exist on ordinary topics'],
-  [ApiKey.DeleteShareGroupOffsets, 0, 0, 'share groups only exist on ordinary topics'],
+  [ApiKey.DeleteShareGroupOffsets, 0, 0, 'whole topics, no offsets inside'],
   [ApiKey.StreamsGroupTopologyDescriptionUpdate, 0, 0, 'opaque to us'],
 ];
 

@@ -166,7 +166,7 @@ function shiftDivergence(frame: Buffer, position: number, extent: NativeExtent):
   frame.writeBigInt64BE(endOffset, position + 4);
 }
 
-function shiftRecords(records: Buffer, extent: NativeExtent): void {
+export function shiftRecords(records: Buffer, extent: NativeExtent): void {
   const { offsetShift, epochShift } = extent;
   const covered = forEachBatch(records, (_header, position) => {
     patchBatch(records, position, { offsetShift, epochShift });

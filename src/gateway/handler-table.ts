@@ -4,6 +4,7 @@ import { ApiKey } from '../../protocol/index.ts';
 import { AdvertisedEpochs } from './advertised-epochs.ts';
 import type { Handler } from './handler.ts';
 import { createAlterConfigsHandler } from './handlers/alter-configs.ts';
+import { alterShareGroupOffsetsHandler } from './handlers/alter-share-group-offsets.ts';
 import { consumerGroupHeartbeatHandler } from './handlers/consumer-group-heartbeat.ts';
 import { createCreatePartitionsHandler } from './handlers/create-partitions.ts';
 import { createCreateTopicsHandler } from './handlers/create-topics.ts';
@@ -13,6 +14,7 @@ import { describeClusterHandler } from './handlers/describe-cluster.ts';
 import { describeConfigsHandler } from './handlers/describe-configs.ts';
 import { describeLogDirsHandler } from './handlers/describe-log-dirs.ts';
 import { describeProducersHandler } from './handlers/describe-producers.ts';
+import { describeShareGroupOffsetsHandler } from './handlers/describe-share-group-offsets.ts';
 import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-partitions.ts';
 import { createEndTxnHandler } from './handlers/end-txn.ts';
 import { fetchHandler } from './handlers/fetch.ts';
@@ -58,5 +60,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.DescribeTopicPartitions, createDescribeTopicPartitionsHandler({ epochs, ownTopics })],
     [ApiKey.ShareFetch, shareFetchHandler],
     [ApiKey.ShareAcknowledge, shareAcknowledgeHandler],
+    [ApiKey.DescribeShareGroupOffsets, describeShareGroupOffsetsHandler],
+    [ApiKey.AlterShareGroupOffsets, alterShareGroupOffsetsHandler],
   ]);
 }

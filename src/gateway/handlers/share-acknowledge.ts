@@ -1,40 +1,117 @@
-// ShareAcknowledge: as ShareFetch. Nothing of a refused topic was ever acquired, so nothing is
-// lost.
-import { shareAcknowledgeRequestCodec } from '../../../protocol/generated/share-acknowledge-request.ts';
+// ShareAcknowledge: as ShareFetch. Nothing of a mirror was ever acquired, so nothing is lost when
+// it is taken out and refused; of promoted topics the offsets go as native ones.
 import {
+  type AcknowledgeTopic,
+  createAcknowledgePartition,
+  createAcknowledgeTopic,
+  type ShareAcknowledgeRequest,
+  shareAcknowledgeRequestCodec,
+} from '../../../protocol/generated/share-acknowledge-request.ts';
+import {
+  createLeaderIdAndEpoch,
   createPartitionData,
+  createShareAcknowledgeResponse,
   createShareAcknowledgeTopicResponse,
+  type ShareAcknowledgeResponse,
   type ShareAcknowledgeTopicResponse,
   shareAcknowledgeResponseCodec,
 } from '../../../protocol/generated/share-acknowledge-response.ts';
-import type { Handler } from '../handler.ts';
-import { decodeBody, requestWith, rewriting } from '../messages.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import type { Disposition, Handler, RequestContext } from '../handler.ts';
+import { answer, decodeBody, requestWith, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
-import { refuseShare } from '../share-topics.ts';
+import {
+  isAnyUnsettled,
+  noLeader,
+  type ShareRefusal,
+  sharePlace,
+  shiftLeader,
+  shiftRanges,
+} from '../share-topics.ts';
+import type { TopicDirectory } from '../topic-directory.ts';
 
 export const shareAcknowledgeHandler: Handler = (context) => {
   const { header, session } = context;
+  const { directory } = session.services;
   const request = decodeBody(context, shareAcknowledgeRequestCodec);
-  const refused: ShareAcknowledgeTopicResponse[] = [];
-  const topics = request.topics.filter(({ topicId, partitions }) => {
-    const refusal = refuseShare(session, topicId);
-    if (refusal === null) return true;
-    refused.push(
-      createShareAcknowledgeTopicResponse({
-        topicId,
-        partitions: partitions.map(({ partitionIndex }) =>
-          createPartitionData({ partitionIndex, ...refusal }),
-        ),
-      }),
-    );
-    return false;
-  });
+  const topicIds = request.topics.map(({ topicId }) => topicId);
+  const isAtLinkNode = session.role.kind === 'link';
+  if (isAtLinkNode || isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
+  const { kept, refused } = splitRequest(directory, request);
   const rewrite = rewriting(header, shareAcknowledgeResponseCodec, async (response) => {
     await advertiseNodes(session.services, response.nodeEndpoints);
+    const isShifted = shiftResponse(directory, response);
     response.responses.push(...refused);
-    return response.nodeEndpoints.length > 0 || refused.length > 0;
+    return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
   });
-  if (refused.length === 0) return { kind: 'forward', rewrite };
-  const kept = requestWith(context, shareAcknowledgeRequestCodec, { ...request, topics });
-  return { kind: 'forward', request: kept, rewrite };
+  if (kept === null) return { kind: 'forward', rewrite };
+  const changed = requestWith(context, shareAcknowledgeRequestCodec, kept);
+  return { kind: 'forward', request: changed, rewrite };
 };
+
+function answerNoSession(context: RequestContext): Disposition {
+  const errorCode = ErrorCode.SHARE_SESSION_NOT_FOUND;
+  const response = createShareAcknowledgeResponse({ errorCode });
+  return answer(context, shareAcknowledgeResponseCodec, response);
+}
+
+interface SplitRequest {
+  /** For the broker, or null when the request can go as it is. */
+  readonly kept: ShareAcknowledgeRequest | null;
+  readonly refused: ShareAcknowledgeTopicResponse[];
+}
+
+function splitRequest(directory: TopicDirectory, request: ShareAcknowledgeRequest): SplitRequest {
+  const refused: ShareAcknowledgeTopicResponse[] = [];
+  const topics: AcknowledgeTopic[] = [];
+  let isChanged = false;
+  for (const topic of request.topics) {
+    const refusals: { partitionIndex: number; refusal: ShareRefusal }[] = [];
+    const partitions = topic.partitions.flatMap((partition) => {
+      const { partitionIndex, acknowledgementBatches } = partition;
+      const place = sharePlace(directory, topic, partitionIndex);
+      if (place.kind === 'ordinary') return [partition];
+      isChanged = true;
+      if (place.kind === 'refused') {
+        refusals.push({ partitionIndex, refusal: place.refusal });
+        return [];
+      }
+      const shifted = shiftRanges(acknowledgementBatches, -place.native.offsetShift);
+      return [createAcknowledgePartition({ ...partition, acknowledgementBatches: shifted })];
+    });
+    if (refusals.length > 0) {
+      refused.push(
+        createShareAcknowledgeTopicResponse({
+          topicId: topic.topicId,
+          partitions: refusals.map(({ partitionIndex, refusal }) =>
+            refusedPartition(partitionIndex, refusal),
+          ),
+        }),
+      );
+    }
+    if (partitions.length > 0) topics.push(createAcknowledgeTopic({ ...topic, partitions }));
+  }
+  return { kept: isChanged ? { ...request, topics } : null, refused };
+}
+
+function refusedPartition(partitionIndex: number, refusal: ShareRefusal) {
+  const currentLeader = createLeaderIdAndEpoch(noLeader);
+  return createPartitionData({ partitionIndex, ...refusal, currentLeader });
+}
+
+function shiftResponse(directory: TopicDirectory, response: ShareAcknowledgeResponse): boolean {
+  let isChanged = false;
+  for (const topic of response.responses) {
+    for (const data of topic.partitions) {
+      const place = sharePlace(directory, topic, data.partitionIndex);
+      if (place.kind === 'ordinary') continue;
+      isChanged = true;
+      // Acknowledged is acknowledged, also when the topic is no longer known; its leader is not.
+      data.currentLeader =
+        place.kind === 'promoted'
+          ? shiftLeader(data.currentLeader, place.native)
+          : createLeaderIdAndEpoch(noLeader);
+    }
+  }
+  return isChanged;
+}

@@ -1,51 +1,161 @@
-// ShareFetch: topics that are or were mirrored are taken out and answered with an error
-// (share-topics.ts); the rest, also when nothing is left, goes on, because the request carries the
-// share session. Endpoints are ours.
+// ShareFetch. Ordinary topics pass; of promoted ones acknowledgements go in native offsets and
+// records and acquired ranges come in virtual ones; mirrors are taken out and refused
+// (share-topics.ts). The rest goes on also when nothing is left, because the request carries the
+// share session. The link node leads mirrors only and has no share sessions: it answers by itself
+// (forwarded, the session would take the place of the one at that broker's own port).
 import {
+  createFetchPartition,
+  createFetchTopic,
   type FetchTopic,
+  type ShareFetchRequest,
   shareFetchRequestCodec,
 } from '../../../protocol/generated/share-fetch-request.ts';
 import {
+  createLeaderIdAndEpoch,
   createPartitionData,
   createShareFetchableTopicResponse,
+  createShareFetchResponse,
+  type PartitionData,
   type ShareFetchableTopicResponse,
+  type ShareFetchResponse,
   shareFetchResponseCodec,
 } from '../../../protocol/generated/share-fetch-response.ts';
-import { emptyBytes } from '../../../protocol/index.ts';
-import type { Handler } from '../handler.ts';
-import { decodeBody, requestWith, rewriting } from '../messages.ts';
+import { ErrorCode, emptyBytes } from '../../../protocol/index.ts';
+import { shiftRecords } from '../fetch-shift.ts';
+import type { Disposition, Handler, RequestContext } from '../handler.ts';
+import { answer, decodeBody, requestWith, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
-import { refuseShare, type ShareRefusal } from '../share-topics.ts';
+import {
+  isAnyUnsettled,
+  noLeader,
+  notLeaderForShare,
+  type ShareRefusal,
+  sharePlace,
+  shiftLeader,
+  shiftRanges,
+} from '../share-topics.ts';
+import type { TopicDirectory } from '../topic-directory.ts';
 
 export const shareFetchHandler: Handler = (context) => {
   const { header, session } = context;
+  const { directory } = session.services;
   const request = decodeBody(context, shareFetchRequestCodec);
-  const refused: ShareFetchableTopicResponse[] = [];
-  const topics = request.topics.filter((topic) => {
-    const refusal = refuseShare(session, topic.topicId);
-    if (refusal !== null) refused.push(refusedTopic(topic, refusal));
-    return refusal === null;
-  });
-  const forgottenTopicsData = request.forgottenTopicsData.filter(
-    ({ topicId }) => refuseShare(session, topicId) === null,
-  );
+  if (session.role.kind === 'link') return answerAtLinkNode(context, request);
+  const topicIds = request.topics.map(({ topicId }) => topicId);
+  if (isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
+  const { kept, refused } = splitRequest(directory, request);
   const rewrite = rewriting(header, shareFetchResponseCodec, async (response) => {
     await advertiseNodes(session.services, response.nodeEndpoints);
+    const isShifted = shiftResponse(directory, response);
     response.responses.push(...refused);
-    return response.nodeEndpoints.length > 0 || refused.length > 0;
+    return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
   });
-  const isWhole =
-    refused.length === 0 && forgottenTopicsData.length === request.forgottenTopicsData.length;
-  if (isWhole) return { kind: 'forward', rewrite };
-  const kept = { ...request, topics, forgottenTopicsData };
+  if (kept === null) return { kind: 'forward', rewrite };
   return { kind: 'forward', request: requestWith(context, shareFetchRequestCodec, kept), rewrite };
 };
 
-function refusedTopic(topic: FetchTopic, refusal: ShareRefusal): ShareFetchableTopicResponse {
+/** No session outlives this: the client asks again in full. */
+function answerNoSession(context: RequestContext): Disposition {
+  const errorCode = ErrorCode.SHARE_SESSION_NOT_FOUND;
+  return answer(context, shareFetchResponseCodec, createShareFetchResponse({ errorCode }));
+}
+
+function answerAtLinkNode(context: RequestContext, request: ShareFetchRequest): Disposition {
+  if (request.shareSessionEpoch > 0) return answerNoSession(context);
+  const { directory } = context.session.services;
+  const responses = request.topics.map((topic) =>
+    refusedTopic(topic, (partition) => {
+      const place = sharePlace(directory, topic, partition);
+      return place.kind === 'refused' ? place.refusal : notLeaderForShare;
+    }),
+  );
+  return answer(context, shareFetchResponseCodec, createShareFetchResponse({ responses }));
+}
+
+interface SplitRequest {
+  /** For the broker, or null when the request can go as it is. */
+  readonly kept: ShareFetchRequest | null;
+  readonly refused: ShareFetchableTopicResponse[];
+}
+
+function splitRequest(directory: TopicDirectory, request: ShareFetchRequest): SplitRequest {
+  const refused: ShareFetchableTopicResponse[] = [];
+  const topics: FetchTopic[] = [];
+  let isChanged = false;
+  for (const topic of request.topics) {
+    const refusals = new Map<number, ShareRefusal>();
+    const partitions = topic.partitions.flatMap((partition) => {
+      const place = sharePlace(directory, topic, partition.partitionIndex);
+      if (place.kind === 'ordinary') return [partition];
+      isChanged = true;
+      if (place.kind === 'promoted') {
+        const { acknowledgementBatches } = partition;
+        const shifted = shiftRanges(acknowledgementBatches, -place.native.offsetShift);
+        return [createFetchPartition({ ...partition, acknowledgementBatches: shifted })];
+      }
+      refusals.set(partition.partitionIndex, place.refusal);
+      return [];
+    });
+    if (refusals.size > 0) {
+      const without = topic.partitions.filter((one) => refusals.has(one.partitionIndex));
+      const asked = createFetchTopic({ ...topic, partitions: without });
+      refused.push(refusedTopic(asked, (index) => refusals.get(index) ?? notLeaderForShare));
+    }
+    if (partitions.length > 0) topics.push(createFetchTopic({ ...topic, partitions }));
+  }
+  return { kept: isChanged ? { ...request, topics } : null, refused };
+}
+
+function refusedTopic(
+  topic: FetchTopic,
+  refusalOf: (partition: number) => ShareRefusal,
+): ShareFetchableTopicResponse {
   return createShareFetchableTopicResponse({
     topicId: topic.topicId,
-    partitions: topic.partitions.map(({ partitionIndex }) =>
-      createPartitionData({ partitionIndex, ...refusal, records: emptyBytes }),
+    partitions: topic.partitions.map(({ partitionIndex, acknowledgementBatches }) =>
+      refusedPartition(partitionIndex, refusalOf(partitionIndex), acknowledgementBatches.length),
     ),
   });
+}
+
+function refusedPartition(
+  partitionIndex: number,
+  refusal: ShareRefusal,
+  acknowledgementsCount: number,
+): PartitionData {
+  return createPartitionData({
+    partitionIndex,
+    ...refusal,
+    ...(acknowledgementsCount > 0 && {
+      acknowledgeErrorCode: refusal.errorCode,
+      acknowledgeErrorMessage: refusal.errorMessage,
+    }),
+    currentLeader: createLeaderIdAndEpoch(noLeader),
+    records: emptyBytes,
+  });
+}
+
+/**
+ * Also of topics that the request did not name: the session did. A topic of which we cannot tell
+ * what its offsets mean gives nothing; the broker hands these records out again when their time has
+ * run out.
+ */
+function shiftResponse(directory: TopicDirectory, response: ShareFetchResponse): boolean {
+  let isChanged = false;
+  for (const topic of response.responses) {
+    topic.partitions = topic.partitions.map((data) => {
+      const place = sharePlace(directory, topic, data.partitionIndex);
+      if (place.kind === 'ordinary') return data;
+      isChanged = true;
+      if (place.kind === 'refused') return refusedPartition(data.partitionIndex, place.refusal, 0);
+      const { native } = place;
+      if (data.records !== null) shiftRecords(data.records, native);
+      return {
+        ...data,
+        currentLeader: shiftLeader(data.currentLeader, native),
+        acquiredRecords: shiftRanges(data.acquiredRecords, native.offsetShift),
+      };
+    });
+  }
+  return isChanged;
 }

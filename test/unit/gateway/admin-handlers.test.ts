@@ -93,18 +93,6 @@ import {
   listTransactionsRequestCodec,
 } from '../../../protocol/generated/list-transactions-request.ts';
 import { listTransactionsResponseCodec } from '../../../protocol/generated/list-transactions-response.ts';
-import {
-  createFetchPartition,
-  createFetchTopic,
-  createShareFetchRequest,
-  type ShareFetchRequest,
-  shareFetchRequestCodec,
-} from '../../../protocol/generated/share-fetch-request.ts';
-import {
-  createNodeEndpoint,
-  createShareFetchResponse,
-  shareFetchResponseCodec,
-} from '../../../protocol/generated/share-fetch-response.ts';
 import { consumerGroupHeartbeatHandler } from '../../../src/gateway/handlers/consumer-group-heartbeat.ts';
 import { createCreatePartitionsHandler } from '../../../src/gateway/handlers/create-partitions.ts';
 import { createCreateTopicsHandler } from '../../../src/gateway/handlers/create-topics.ts';
@@ -115,7 +103,6 @@ import { describeLogDirsHandler } from '../../../src/gateway/handlers/describe-l
 import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handlers/incremental-alter-configs.ts';
 import { listGroupsHandler } from '../../../src/gateway/handlers/list-groups.ts';
 import { listTransactionsHandler } from '../../../src/gateway/handlers/list-transactions.ts';
-import { shareFetchHandler } from '../../../src/gateway/handlers/share-fetch.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
@@ -123,7 +110,6 @@ import {
   FakeSession,
   linkNodeId,
   ordersId,
-  otherId,
   promotedAt100,
   type TopicFixture,
 } from './read-fixtures.ts';
@@ -442,39 +428,5 @@ test('a member that comes from another cluster is told to join again', async () 
     const handler = consumerGroupHeartbeatHandler;
     const { response } = await exchange(session, handler, codecs, 1, request);
     assert.equal(response.errorCode, expected);
-  }
-});
-
-test('ShareFetch: topics of ours are taken out and refused, endpoints are ours', async () => {
-  const codecs = { request: shareFetchRequestCodec, response: shareFetchResponseCodec };
-  for (const topic of [mirror, promoted]) {
-    const session = sessionWith([topic], 'broker');
-    session.broker.serve(codecs.request, codecs.response, () =>
-      createShareFetchResponse({
-        nodeEndpoints: [createNodeEndpoint({ nodeId: 2, host: 'real-2', port: 9092 })],
-      }),
-    );
-    const { response, frame } = await exchange(
-      session,
-      shareFetchHandler,
-      codecs,
-      2,
-      createShareFetchRequest({
-        groupId: 's',
-        memberId: 'm',
-        topics: [ordersId, otherId].map((topicId) =>
-          createFetchTopic({ topicId, partitions: [createFetchPartition({ partitionIndex: 3 })] }),
-        ),
-      }),
-    );
-    assert.equal(frame.includes('real-'), false);
-    const [refused] = response.responses;
-    assert.equal(refused?.topicId, ordersId);
-    assert.equal(refused?.partitions[0]?.errorCode, 29);
-    const sent = session.broker.seen.at(-1)?.message as ShareFetchRequest;
-    assert.deepEqual(
-      sent.topics.map(({ topicId }) => topicId),
-      [otherId],
-    );
   }
 });
