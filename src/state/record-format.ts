@@ -15,6 +15,7 @@ import {
   type MirrorState,
   type NodePortsRecord,
   type PendingCreation,
+  type PendingDetach,
   type PendingStop,
   type ReceiptGroup,
   type ReceiptPartition,
@@ -30,8 +31,11 @@ import { StateError } from './state.ts';
 /** The newest format of each kind, which is written; all older ones stay readable. */
 export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
-  /** 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. */
-  topic: 3,
+  /**
+   * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
+   * `detaching`.
+   */
+  topic: 4,
   'node-ports': 1,
   storage: 1,
   lease: 1,
@@ -134,6 +138,25 @@ function readStop(fields: Fields): PendingStop {
       offset: cut.bigint('offset'),
     })),
     ...(fields.has('atomic') ? { atomic: fields.object('atomic', readAtomic) } : {}),
+    ...(fields.has('fenceSource') ? { fenceSource: readTrue(fields, 'fenceSource') } : {}),
+  };
+}
+
+function readTrue(fields: Fields, name: string): true {
+  if (!fields.boolean(name)) throw fields.fail(name, 'is not true');
+  return true;
+}
+
+function readDetach(fields: Fields): PendingDetach {
+  return {
+    actor: fields.string('actor'),
+    step: fields.oneOf('step', ['gate', 'forward', 'back'] as const),
+    commits: fields.list('commits', (commit) => ({
+      group: commit.string('group'),
+      partition: commit.integer('partition'),
+      from: commit.bigint('from'),
+      to: commit.bigint('to'),
+    })),
   };
 }
 
@@ -157,6 +180,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(fields.has('creating') ? { creating: fields.object('creating', readCreation) } : {}),
     ...(fields.has('stopping') ? { stopping: fields.object('stopping', readStop) } : {}),
     ...(version >= 2 ? readSyncedState(fields) : {}),
+    ...(version >= 4 ? readEndings(fields) : {}),
   };
 }
 
@@ -167,6 +191,15 @@ function readSyncedState(fields: Fields): Pick<TopicRecord, 'syncedConfigs' | 'a
       ? { syncedConfigs: readStringMap(fields, 'syncedConfigs') }
       : {}),
     ...(fields.has('auto') ? { auto: fields.object('auto', auto) } : {}),
+  };
+}
+
+/** What stays to be done when a mirror ends. */
+function readEndings(fields: Fields): Pick<TopicRecord, 'fence' | 'detaching'> {
+  const fence = (value: Fields) => ({ acls: value.list('acls', readAcl) });
+  return {
+    ...(fields.has('fence') ? { fence: fields.object('fence', fence) } : {}),
+    ...(fields.has('detaching') ? { detaching: fields.object('detaching', readDetach) } : {}),
   };
 }
 

@@ -91,6 +91,13 @@ export interface TopicRecord {
    * an edit at the destination from a change at the source.
    */
   readonly syncedConfigs?: Readonly<Record<string, string>>;
+  /**
+   * Denials of WRITE that we made at the source for a promotion; on record before they are made. To
+   * be undone unless the promotion goes on or has been carried out.
+   */
+  readonly fence?: { readonly acls: readonly Acl[] };
+  /** A promoted topic whose timeline is to end: what a restart needs to go on with it. */
+  readonly detaching?: PendingDetach;
   /** Only of mirrors that the link's topic filters made. */
   readonly auto?: {
     /** It left the filters and was paused for that; a resume by an operator is respected. */
@@ -118,6 +125,23 @@ export interface PendingStop {
   readonly cuts: readonly { readonly partition: number; readonly offset: bigint }[];
   /** Only of promotions that are all or none: `count` topics carry the same id, or none goes on. */
   readonly atomic?: { readonly id: string; readonly count: number };
+  /** Only of promotions: writers of the source are to be denied there. */
+  readonly fenceSource?: true;
+}
+
+export interface PendingDetach {
+  readonly actor: string;
+  /** `gate`: nothing is written yet. `back`: what was written is taken back. */
+  readonly step: 'gate' | 'forward' | 'back';
+  /** Committed offsets of groups: what is there until we write, and what we write. */
+  readonly commits: readonly DetachCommit[];
+}
+
+export interface DetachCommit {
+  readonly group: string;
+  readonly partition: number;
+  readonly from: bigint;
+  readonly to: bigint;
 }
 
 /** The durable map of advertised ports: same ids, same ports over restarts. */

@@ -121,6 +121,57 @@ const records: Readonly<Record<string, StateRecord>> = {
       atomic: { id: 'abc', count: 3 },
     },
   },
+  'topic-fenced': {
+    kind: 'topic',
+    name: 'orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'PENDING_STOPPED',
+    stateTimeMs: 1_700_000_000_007,
+    error: null,
+    partitions: [{ extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] }],
+    stoppedBy: null,
+    stopping: {
+      command: 'promote',
+      actor: 'ops',
+      deadlineTimeMs: 1_700_000_300_000,
+      cuts: [],
+      fenceSource: true,
+    },
+    fence: {
+      acls: [
+        {
+          resourceType: 2,
+          resourceName: 'orders',
+          patternType: 3,
+          principal: 'User:*',
+          host: '*',
+          operation: 4,
+          permissionType: 2,
+        },
+      ],
+    },
+  },
+  'topic-detaching': {
+    kind: 'topic',
+    name: 'orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'STOPPED',
+    stateTimeMs: 1_700_000_000_008,
+    error: null,
+    partitions: [],
+    stoppedBy: 'promote',
+    detaching: {
+      actor: 'ops',
+      step: 'forward',
+      commits: [{ group: 'app', partition: 0, from: 105n, to: 5n }],
+    },
+  },
   'node-ports': { kind: 'node-ports', ports: { '1': 9093, '1000000': 9192 } },
   storage: { kind: 'storage', directoryId: 'AAAAAAAAAAAAAAAAAAAABA' },
   lease: {
@@ -170,9 +221,10 @@ const records: Readonly<Record<string, StateRecord>> = {
  * Records that were there before their kind's format changed: by name, the versions with a file.
  */
 const olderVersions: Readonly<Record<string, readonly number[]>> = {
-  topic: [1, 2],
-  'topic-pending': [1, 2],
-  'topic-auto': [2],
+  topic: [1, 2, 3],
+  'topic-pending': [1, 2, 3],
+  'topic-auto': [2, 3],
+  'topic-atomic': [3],
 };
 
 function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {
@@ -224,7 +276,7 @@ test('a receipt of the first format says what it does not know', () => {
 });
 
 test('an older format has none of the newer fields', () => {
-  const older = golden('topic-auto').replace('"v":3', '"v":1');
+  const older = golden('topic-auto').replace('"v":4', '"v":1');
   assert.throws(() => decodeRecord('topic/eu.orders', older), isCorrupt(/"syncedConfigs" is not/));
 });
 
@@ -234,8 +286,8 @@ test('the order of fields does not depend on who made the record', () => {
 });
 
 test('a newer format is refused by its version', () => {
-  const newer = golden('topic').replace('"v":3', '"v":4');
-  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 4/));
+  const newer = golden('topic').replace('"v":4', '"v":5');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 5/));
 });
 
 test('what is wrong is named', () => {
@@ -246,7 +298,7 @@ test('what is wrong is named', () => {
     ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
     ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
     ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
-    ['topic/other', '"v":3', '"v":3', /does not belong under the key "topic\/other"/],
+    ['topic/other', '"v":4', '"v":4', /does not belong under the key "topic\/other"/],
     ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
     ['topic/orders', '{', '', /not JSON/],
   ];
