@@ -301,6 +301,8 @@ export const commandData = Type.Object({
 });
 export const groupData = Type.Object({
   group: text,
+  sourceGroup: text,
+  kind: text,
   topic: text,
   partition: int32,
   sourceOffset: int64,

@@ -42,6 +42,8 @@ export interface LinkLimits {
   readonly switchBatchTopics: number;
   /** Groups whose offsets are read and written together. */
   readonly groupBatch: number;
+  /** In-step offsets are compared again so often, to see a group that moves at the destination. */
+  readonly groupRecheckMs: number;
   readonly requestsInFlight: number;
 }
 
@@ -60,6 +62,7 @@ export const defaultLinkLimits: LinkLimits = {
   switchedWatchForMs: 7 * 24 * 3600 * 1000,
   switchBatchTopics: 500,
   groupBatch: 100,
+  groupRecheckMs: 30_000,
   requestsInFlight: 16,
 };
 

@@ -3,7 +3,6 @@
 // a LinkError with a code.
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord } from '../state/records.ts';
-import type { GroupSync } from '../tasks/groups.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
@@ -38,7 +37,7 @@ export interface ServiceParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
-  readonly links: Links<GroupSync, LinkTasks>;
+  readonly links: Links<LinkTasks>;
   readonly creator: MirrorCreator;
   readonly statuses: MirrorStatuses;
   readonly commands: MirrorCommands;
@@ -81,7 +80,7 @@ export class LinkServiceImpl implements LinkService {
     const topics = [...this.#parts.topics.all].filter((topic) => topic.link === name);
     return linkStatus(entry.runtime, topics, {
       context: this.#parts.context,
-      tasks: [entry.groups.task, ...entry.tasks.statuses],
+      tasks: entry.tasks.statuses,
     });
   }
 
@@ -167,7 +166,7 @@ export class LinkServiceImpl implements LinkService {
   listGroups(link: string): readonly GroupStatus[] {
     const entry = this.#parts.links.entry(link);
     if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
-    return entry.groups.status();
+    return entry.tasks.groups.status();
   }
 
   async planTasks(link: string): Promise<readonly TaskPlan[]> {

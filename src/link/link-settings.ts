@@ -32,6 +32,8 @@ export interface LinkSettings extends SyncSettings {
     readonly enabled: boolean;
     readonly periodMs: number;
     readonly filters: readonly GroupFilter[] | null;
+    /** Groups have the prefix of the link too. */
+    readonly isPrefixed: boolean;
   };
 }
 
@@ -71,7 +73,6 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
 const onlyValues: Readonly<Record<string, string>> = {
   'link.mode': 'DESTINATION',
   'connection.mode': 'OUTBOUND',
-  'consumer.group.prefix.enable': 'false',
   'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
   'client.rack': '',
@@ -79,7 +80,12 @@ const onlyValues: Readonly<Record<string, string>> = {
   'connections.max.idle.ms': '600000',
 };
 
-const immutable = new Set(['cluster.link.prefix', 'mirror.start.offset.spec', 'link.mode']);
+const immutable = new Set([
+  'cluster.link.prefix',
+  'consumer.group.prefix.enable',
+  'mirror.start.offset.spec',
+  'link.mode',
+]);
 
 function checkKnown(name: string, value: string): void {
   if (isSensitiveSetting(name) && value !== '' && !isKeptSecret(name, value)) {
@@ -163,6 +169,7 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
       enabled: boolean(configs, 'consumer.offset.sync.enable'),
       periodMs: integer(configs, 'consumer.offset.sync.ms', 100),
       filters: filters(configs, 'consumer.offset.group.filters', parseGroupFilters),
+      isPrefixed: boolean(configs, 'consumer.group.prefix.enable'),
     },
   };
 }

@@ -19,30 +19,25 @@ import { type CreateLink, LinkError } from './service.ts';
 import { messageOf, NameLocks } from './signal.ts';
 import type { TopicChanges } from './topic-changes.ts';
 
-export interface Task {
+/** They look at once when the link's settings have changed. */
+export interface WakingTask {
   start(): void;
   close(): Promise<void>;
-}
-
-/** Tasks that look at once when the link's settings have changed. */
-export interface WakingTask extends Task {
   wake(): void;
 }
 
 /** A link and what runs beside it. */
-export interface LinkEntry<Groups extends Task, Tasks extends WakingTask> {
+export interface LinkEntry<Tasks extends WakingTask> {
   readonly runtime: LinkRuntime;
-  readonly groups: Groups;
   readonly tasks: Tasks;
 }
 
-export class Links<Groups extends Task, Tasks extends WakingTask> {
+export class Links<Tasks extends WakingTask> {
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
-  readonly #makeGroups: (runtime: LinkRuntime) => Groups;
   readonly #makeTasks: (runtime: LinkRuntime) => Tasks;
-  readonly #entries = new Map<string, LinkEntry<Groups, Tasks>>();
+  readonly #entries = new Map<string, LinkEntry<Tasks>>();
   readonly #locks = new NameLocks();
   readonly #ending = new Set<Promise<void>>();
   #unsubscribe: (() => void)[] = [];
@@ -51,13 +46,11 @@ export class Links<Groups extends Task, Tasks extends WakingTask> {
     context: LinkContext;
     topics: MirrorTopics;
     changes: TopicChanges;
-    makeGroups: (runtime: LinkRuntime) => Groups;
     makeTasks: (runtime: LinkRuntime) => Tasks;
   }) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#changes = parts.changes;
-    this.#makeGroups = parts.makeGroups;
     this.#makeTasks = parts.makeTasks;
   }
 
@@ -81,11 +74,11 @@ export class Links<Groups extends Task, Tasks extends WakingTask> {
     await Promise.all([...entries.map((entry) => this.#end(entry)), ...this.#ending]);
   }
 
-  entry(name: string): LinkEntry<Groups, Tasks> | undefined {
+  entry(name: string): LinkEntry<Tasks> | undefined {
     return this.#entries.get(name);
   }
 
-  get entries(): Iterable<LinkEntry<Groups, Tasks>> {
+  get entries(): Iterable<LinkEntry<Tasks>> {
     return this.#entries.values();
   }
 
@@ -203,16 +196,14 @@ export class Links<Groups extends Task, Tasks extends WakingTask> {
       changes: this.#changes,
       record,
     });
-    const groups = this.#makeGroups(runtime);
     const tasks = this.#makeTasks(runtime);
-    this.#entries.set(record.name, { runtime, groups, tasks });
+    this.#entries.set(record.name, { runtime, tasks });
     runtime.start();
-    groups.start();
     tasks.start();
   }
 
-  async #end(entry: LinkEntry<Groups, Tasks>): Promise<void> {
-    await Promise.all([entry.groups.close(), entry.tasks.close(), entry.runtime.close()]);
+  async #end(entry: LinkEntry<Tasks>): Promise<void> {
+    await Promise.all([entry.tasks.close(), entry.runtime.close()]);
   }
 
   #inBackground(work: Promise<void>): void {

@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord } from '../state/records.ts';
-import type { GroupSync } from '../tasks/groups.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { Failover } from './failover.ts';
@@ -31,7 +30,7 @@ export interface MirrorCommandsParts {
   readonly topics: MirrorTopics;
   readonly statuses: MirrorStatuses;
   readonly changes: TopicChanges;
-  readonly links: Links<GroupSync, LinkTasks>;
+  readonly links: Links<LinkTasks>;
   readonly promotions: Promotions;
   readonly failover: Failover;
 }
@@ -241,7 +240,9 @@ export class MirrorCommands {
       byLink.set(topic.link, [...(byLink.get(topic.link) ?? []), name]);
     }
     await Promise.all(
-      [...byLink].map(([link, own]) => links.entry(link)?.groups.finish(own, groupsAfterSwitchMs)),
+      [...byLink].map(([link, own]) =>
+        links.entry(link)?.tasks.groups.finish(own, groupsAfterSwitchMs),
+      ),
     );
   }
 }

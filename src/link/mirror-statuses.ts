@@ -1,7 +1,6 @@
 // Mirrors as the commands find and show them: by name, with their link, with what blocks and what
 // there is to know. Owns no data; refuses to change any. Invariant: a name that is no mirror is an
 // error with a code, never an empty status.
-import type { GroupSync } from '../tasks/groups.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
@@ -17,7 +16,7 @@ import type { SwitchedWatch } from './switched-watch.ts';
 export interface MirrorStatusesParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
-  readonly links: Links<GroupSync, LinkTasks>;
+  readonly links: Links<LinkTasks>;
   readonly promotions: Promotions;
   readonly switched: SwitchedWatch;
 }
@@ -74,7 +73,7 @@ export class MirrorStatuses {
   /** Groups with members here are left as they are, also by a promotion. */
   #notices(topic: MirrorTopic): readonly Blocking[] {
     if (topic.record.state !== 'PENDING_STOPPED') return [];
-    const statuses = this.#parts.links.entry(topic.link)?.groups.status() ?? [];
+    const statuses = this.#parts.links.entry(topic.link)?.tasks.groups.status() ?? [];
     const live = statuses.filter((row) => row.topic === topic.name && row.held === 'live');
     return [...new Set(live.map(({ group }) => group))].map((group) =>
       blocking('GROUP_LIVE_AT_DESTINATION', `group '${group}' has members at the destination`),

@@ -73,7 +73,12 @@ export interface TaskStatus {
     | 'LINK_FAILED'
     | 'LINK_UNAVAILABLE'
     | 'LINK_PAUSED';
-  readonly errors: readonly { readonly code: string; readonly message: string }[];
+  readonly errors: readonly {
+    readonly code: string;
+    readonly message: string;
+    /** Nothing fails for it, and the link is none the worse. */
+    readonly isHarmless?: boolean;
+  }[];
   readonly lastSuccessTimeMs: number;
   /** What the last round found and did, by the task's own names. */
   readonly counts?: Readonly<Record<string, number>>;
@@ -206,14 +211,18 @@ export interface VerifyStep {
 }
 
 export interface GroupStatus {
+  /** At the destination. */
   readonly group: string;
+  readonly sourceGroup: string;
+  /** classic, consumer, streams, simple. */
+  readonly kind: string;
   readonly topic: string;
   readonly partition: number;
   readonly sourceOffset: bigint;
   readonly destinationOffset: bigint;
   /**
    * null when in step; otherwise why the destination is left as it is: `live`, `moved`, `clamped`,
-   * `error`.
+   * `deleted`, `error`.
    */
   readonly held: string | null;
 }
@@ -247,7 +256,7 @@ export interface LinkService {
   /** Compares a part of a mirror partition with its source. Changes nothing. */
   verifyMirror(request: VerifyRequest): Promise<VerifyStep>;
   listGroups(link: string): readonly GroupStatus[];
-  /** The dry run of a link's sync tasks (all but groups, whose status shows the same). */
+  /** The dry run of a link's sync tasks. */
   planTasks(link: string): Promise<readonly TaskPlan[]>;
   receipt(id: string): ReceiptRecord | undefined;
   /** What the source has of a switched topic and the topic has not, read there now. */

@@ -8,7 +8,6 @@ import type { TopicDirectory } from '../gateway/topic-directory.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
-import { GroupSync } from '../tasks/groups.ts';
 import { LinkTasks } from '../tasks/link-tasks.ts';
 import { PrefixRetention } from '../tasks/prefix-retention.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
@@ -64,18 +63,18 @@ function contextOf(options: StartLinksOptions): LinkContext {
 }
 
 /** Configs and offsets of a topic once more, before it is promoted. */
-async function finalSync(links: Links<GroupSync, LinkTasks>, link: string, topic: string) {
+async function finalSync(links: Links<LinkTasks>, link: string, topic: string) {
   const entry = links.entry(link);
   await entry?.tasks.finalConfigs();
-  return (await entry?.groups.finalRound(topic)) ?? [];
+  return (await entry?.tasks.groups.finalRound(topic)) ?? [];
 }
 
 /** What is told of a switch beside its ends: lag and groups, as the links know them. */
-function receiptParts(clock: LinkClock, links: Links<GroupSync, LinkTasks>): ReceiptParts {
+function receiptParts(clock: LinkClock, links: Links<LinkTasks>): ReceiptParts {
   return {
     clock,
     lag: (link, topic, partition) => links.entry(link)?.runtime.feeds.lag(topic, partition),
-    groups: (link) => links.entry(link)?.groups.status() ?? [],
+    groups: (link) => links.entry(link)?.tasks.groups.status() ?? [],
   };
 }
 
@@ -84,12 +83,11 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
   const creator = new MirrorCreator({ context, topics, changes });
-  const links = new Links<GroupSync, LinkTasks>({
+  const links = new Links<LinkTasks>({
     context,
     topics,
     changes,
-    makeGroups: (link) => new GroupSync({ context, topics, link }),
-    makeTasks: (link) => new LinkTasks({ context, link, changes, creator }),
+    makeTasks: (link) => new LinkTasks({ context, topics, link, changes, creator }),
   });
   const link = (name: string) => links.entry(name)?.runtime;
   const receipts = receiptParts(clock, links);
@@ -151,7 +149,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
 async function resumeCreations(parts: {
   context: LinkContext;
   creator: MirrorCreator;
-  links: Links<GroupSync, LinkTasks>;
+  links: Links<LinkTasks>;
 }): Promise<void> {
   const { context, creator, links } = parts;
   for (const record of context.state.view.topics.values()) {

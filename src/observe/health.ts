@@ -47,8 +47,9 @@ function linkCauses(link: LinkStatus): string[] {
     causes.push(`link: ${link.linkErrorMessage ?? link.linkError}`);
   }
   for (const task of link.tasks) {
-    if (task.state !== 'IN_ERROR') continue;
-    const detail = task.errors.map((error) => `${error.code} ${error.message}`).join(', ');
+    const failures = task.errors.filter(({ isHarmless }) => isHarmless !== true);
+    if (task.state !== 'IN_ERROR' || failures.length === 0) continue;
+    const detail = failures.map((error) => `${error.code} ${error.message}`).join(', ');
     causes.push(`task ${task.name} is in error: ${detail}`);
   }
   return causes;

@@ -13,7 +13,7 @@ import { type AclDiff, aclKey, aclMap, diffAcls, mappedAcl } from './acl-diff.ts
 import { anyAcl, operations, patternTypes, permissionTypes, resourceTypes } from './acl-filters.ts';
 import { createAcls, deleteAcls, readAcls } from './acl-requests.ts';
 import { BackOffs } from './back-offs.ts';
-import { chunks } from './configs.ts';
+import { chunks } from './chunks.ts';
 import { TaskError, type TaskRound, type TaskWork } from './sync-task.ts';
 
 /** Of one link: bounds its record in the state. */
@@ -84,7 +84,8 @@ export class AclSync implements TaskWork {
     const problems = this.#refused.problems;
     if (desiredCount === 0) {
       const message = "acl.filters matches none of the source's ACLs";
-      return { problems: [...problems, { code: 'MISCONFIGURATION_ERROR', message }], counts: {} };
+      const nothing = { code: 'MISCONFIGURATION_ERROR', message, isHarmless: true };
+      return { problems: [...problems, nothing], counts: {} };
     }
     const counts = { matched: desiredCount, own: claimed.size, left: diff.left.length };
     return { problems, counts };

@@ -7,6 +7,8 @@ export interface TaskProblem {
   readonly code: string;
   /** With the remedy where there is one. */
   readonly message: string;
+  /** Nothing fails for it: told and shown, but no reason to call the link unhealthy. */
+  readonly isHarmless?: boolean;
 }
 
 interface Failure {

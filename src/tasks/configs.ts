@@ -11,6 +11,7 @@ import type { TopicChanges } from '../link/topic-changes.ts';
 import { type SourceConfig, sourceConfigKeys, syncedConfigs } from '../link/topic-configs.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
+import { chunks } from './chunks.ts';
 import {
   type ActualConfig,
   type ConfigChange,
@@ -285,12 +286,4 @@ function unreadable(
     message:
       `configs of topic '${topic}' cannot be read at the ${side}: ` + `${errorName(code)}${remedy}`,
   };
-}
-
-export function chunks<Item>(items: readonly Item[], size: number): Item[][] {
-  const result: Item[][] = [];
-  for (let index = 0; index < items.length; index += size) {
-    result.push(items.slice(index, index + size));
-  }
-  return result;
 }

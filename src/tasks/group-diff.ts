@@ -2,7 +2,8 @@
 // source's commit, the mirror's end, what the destination has and what we wrote last. Pure. Refuses
 // to know how offsets are read and written. Invariants (design §8): never above the mirror's
 // durable end; never raised to a start; a group that moved at the destination by itself is not
-// rewound; idle offsets are renewed before they expire.
+// rewound; idle offsets are renewed before they expire; what somebody deleted at the destination is
+// made again only when the source commits anew.
 
 export interface Position {
   readonly offset: bigint;
@@ -13,6 +14,8 @@ export interface Synced {
   readonly offset: bigint;
   /** Monotonic ms of our last commit. */
   readonly atMs: number;
+  /** It was found deleted at the destination, and stays so until the source commits anew. */
+  readonly isDeleted?: boolean;
 }
 
 export interface Comparison {
@@ -25,6 +28,8 @@ export interface Comparison {
   readonly synced: Synced | null;
   readonly nowMs: number;
   readonly renewalMs: number;
+  /** What is not there may have expired in spite of renewals; otherwise somebody deleted it. */
+  readonly mayHaveExpired: boolean;
 }
 
 export type Decision =
@@ -34,6 +39,8 @@ export type Decision =
       readonly why: 'new' | 'follow' | 'above-end' | 'renew';
     }
   | { readonly kind: 'in-step' }
+  /** Somebody deleted at the destination what we wrote there; it has not expired. */
+  | { readonly kind: 'deleted' }
   /** The group has been elsewhere at the destination since our last commit. */
   | { readonly kind: 'moved' };
 
@@ -50,7 +57,11 @@ export function decide(comparison: Comparison): Decision {
   const { source, mirrorEnd, actual, synced, nowMs, renewalMs } = comparison;
   const offset = desiredOffset(source, mirrorEnd);
   const position: Position = { offset, metadata: source.metadata };
-  if (actual === null) return { kind: 'commit', position, why: 'new' };
+  if (actual === null) {
+    const isOurs = synced !== null && synced.offset === offset;
+    const isDeleted = isOurs && (synced.isDeleted === true || !comparison.mayHaveExpired);
+    return isDeleted ? { kind: 'deleted' } : { kind: 'commit', position, why: 'new' };
+  }
   // Nobody can have read beyond the end: it is what a truncation has left behind.
   if (actual.offset > mirrorEnd) return { kind: 'commit', position, why: 'above-end' };
   if (actual.offset === offset) {

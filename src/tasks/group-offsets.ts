@@ -1,10 +1,9 @@
-// Reading and writing the committed offsets of many groups of one cluster: listing, coordinators,
+// Reading and writing the committed offsets of many groups of one cluster: coordinators and
 // batches. Owns the differences between broker versions; refuses to know what the offsets are
 // compared with. Invariants: only OffsetCommit with generation -1 and without a member is ever
 // sent, which brokers accept for groups without members only; a group that could not be read has an
 // error, never an empty set of offsets.
 import { createFindCoordinatorRequest } from '../../protocol/generated/find-coordinator-request.ts';
-import { createListGroupsRequest } from '../../protocol/generated/list-groups-request.ts';
 import {
   createOffsetCommitRequest,
   createOffsetCommitRequestPartition,
@@ -19,13 +18,8 @@ import {
 } from '../../protocol/generated/offset-fetch-request.ts';
 import type { OffsetFetchResponse } from '../../protocol/generated/offset-fetch-response.ts';
 import { ErrorCode } from '../../protocol/index.ts';
-import {
-  findCoordinatorApi,
-  listGroupsApi,
-  offsetCommitApi,
-  offsetFetchApi,
-} from '../cluster/apis.ts';
-import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { findCoordinatorApi, offsetCommitApi, offsetFetchApi } from '../cluster/apis.ts';
+import type { Cluster } from '../cluster/cluster.ts';
 import type { Position } from './group-diff.ts';
 
 const severalGroupsFrom = 8;
@@ -51,41 +45,6 @@ export const movedCoordinatorErrors: ReadonlySet<number> = new Set([
   ErrorCode.COORDINATOR_NOT_AVAILABLE,
   ErrorCode.NOT_COORDINATOR,
 ]);
-
-export interface ListedGroups {
-  /** Group -> the broker that listed it, which is its coordinator. */
-  readonly groups: ReadonlyMap<string, number>;
-  readonly failures: readonly { readonly nodeId: number; readonly cause: string }[];
-}
-
-/** All groups but share groups, asked of every broker. */
-export async function listGroups(cluster: Cluster): Promise<ListedGroups> {
-  const { brokers } = await cluster.metadata([]);
-  const groups = new Map<string, number>();
-  const failures: { nodeId: number; cause: string }[] = [];
-  await Promise.all(
-    brokers.map(async ({ nodeId }) => {
-      try {
-        const response = await cluster.send(
-          { kind: 'node', nodeId },
-          listGroupsApi,
-          createListGroupsRequest(),
-        );
-        if (response.errorCode !== ErrorCode.NONE) {
-          failures.push({ nodeId, cause: `error ${response.errorCode}` });
-          return;
-        }
-        for (const { groupId, groupType } of response.groups) {
-          if (groupType.toLowerCase() !== 'share') groups.set(groupId, nodeId);
-        }
-      } catch (error) {
-        if (!(error instanceof ClusterError)) throw error;
-        failures.push({ nodeId, cause: error.message });
-      }
-    }),
-  );
-  return { groups, failures };
-}
 
 /** group -> coordinator, remembered until it turns out to be wrong. */
 export class CoordinatorMap {

@@ -4,9 +4,12 @@
 // compared with are at most 100 ms old; a live group is named and not tried again for a while.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { LinkContext } from '../link/context.ts';
-import type { GroupStatus } from '../link/service.ts';
 import { forEachLimited } from '../link/signal.ts';
-import { decide, desiredOffset, isClamped, type Position, type Synced } from './group-diff.ts';
+import type { TaskProblem } from './back-offs.ts';
+import { chunks } from './chunks.ts';
+import { type Decision, decide, desiredOffset, isClamped, type Position } from './group-diff.ts';
+import { type Commit, GroupEntries, type GroupEntry, type GroupRow } from './group-entries.ts';
+import { GroupsWithMembers } from './group-members.ts';
 import {
   CoordinatorMap,
   commitGroup,
@@ -18,32 +21,33 @@ import {
 } from './group-offsets.ts';
 
 const readAgeMaxMs = 100;
-/** In-step offsets are looked at again so often, to see a group that moves at the destination. */
-const recheckMs = 30_000;
 const liveRetryMs = 5_000;
+/** One more than is promised, so that a round that comes late keeps the promise. */
+const renewalsPerRetention = 5;
 
-export interface SourceCommit {
-  /** Destination topic. */
-  readonly topic: string;
-  readonly partition: number;
+export interface SourceCommit extends Commit {
   readonly position: Position;
 }
 
 export interface WriteOptions {
   readonly mayAct: () => boolean;
   readonly endOf: (topic: string, partition: number) => bigint | null;
+  /** Of the destination's topic: offsets belong to an id, not to a name. */
+  readonly topicIdOf: (topic: string) => string | null;
 }
 
-interface Problem {
-  readonly code: string;
-  readonly message: string;
+export interface WriteResult {
+  readonly problems: readonly TaskProblem[];
+  /** Partitions whose offsets were written, renewals included. */
+  readonly written: number;
 }
 
-interface Entry {
-  synced: Synced | null;
-  /** Monotonic ms of the last comparison with the destination. */
-  comparedAtMs: number;
-  status: GroupStatus;
+/** What a round would do with one offset. */
+export interface Planned {
+  readonly group: string;
+  readonly commit: SourceCommit;
+  readonly actual: Position | null;
+  readonly decision: Decision;
 }
 
 const liveErrors: ReadonlySet<number> = new Set([
@@ -56,39 +60,66 @@ const liveErrors: ReadonlySet<number> = new Set([
   ErrorCode.FENCED_INSTANCE_ID,
 ]);
 
-function keyOf({ topic, partition }: { topic: string; partition: number }): string {
+function keyOf({ topic, partition }: Commit): string {
   return `${topic}/${partition}`;
 }
 
+interface Due {
+  readonly group: string;
+  readonly commits: readonly SourceCommit[];
+}
+
+interface Work extends Due {
+  readonly nodeId: number;
+  readonly read: { readonly actual: GroupRead | undefined; readonly atMs: number };
+}
+
+interface Round {
+  readonly options: WriteOptions;
+  readonly problems: TaskProblem[];
+  written: number;
+}
+
 export class GroupWriter {
-  renewalMs: number;
+  retentionMs: number;
   readonly #context: LinkContext;
   readonly #coordinators: CoordinatorMap;
-  readonly #groups = new Map<string, Map<string, Entry>>();
+  readonly #entries = new GroupEntries();
+  readonly #withMembers: GroupsWithMembers;
   readonly #liveUntilMs = new Map<string, number>();
 
-  constructor(parts: { context: LinkContext; renewalMs: number }) {
+  constructor(parts: { context: LinkContext; retentionMs: number }) {
     this.#context = parts.context;
-    this.renewalMs = parts.renewalMs;
+    this.retentionMs = parts.retentionMs;
     this.#coordinators = new CoordinatorMap(parts.context.destination);
+    this.#withMembers = new GroupsWithMembers(parts.context);
   }
 
-  status(): readonly GroupStatus[] {
-    return [...this.#groups.values()].flatMap((entries) =>
-      [...entries.values()].map(({ status }) => status),
-    );
+  get #renewalMs(): number {
+    return this.retentionMs / renewalsPerRetention;
+  }
+
+  get #nowMs(): number {
+    return this.#context.clock.monotonicMs();
+  }
+
+  rows(): readonly GroupRow[] {
+    return this.#entries.rows();
+  }
+
+  rowsOf(group: string): readonly GroupRow[] {
+    return this.#entries.rowsOf(group);
+  }
+
+  isLive(group: string): boolean {
+    return (this.#liveUntilMs.get(group) ?? 0) > this.#nowMs;
   }
 
   /** Forgets groups and partitions that are not ours to keep any more. */
   retain(wanted: ReadonlyMap<string, readonly SourceCommit[]>): void {
-    for (const [group, entries] of this.#groups) {
-      const keys = new Set((wanted.get(group) ?? []).map(keyOf));
-      for (const key of entries.keys()) if (!keys.has(key)) entries.delete(key);
-      if (entries.size === 0) {
-        this.#groups.delete(group);
-        this.#liveUntilMs.delete(group);
-        this.#coordinators.forget(group);
-      }
+    for (const group of this.#entries.retain(wanted)) {
+      this.#liveUntilMs.delete(group);
+      this.#coordinators.forget(group);
     }
   }
 
@@ -96,67 +127,95 @@ export class GroupWriter {
   async write(
     wanted: ReadonlyMap<string, readonly SourceCommit[]>,
     options: WriteOptions,
-  ): Promise<readonly Problem[]> {
-    const problems: Problem[] = [];
-    const nowMs = this.#context.clock.monotonicMs();
-    const due = [...wanted].flatMap(([group, commits]) => {
-      if ((this.#liveUntilMs.get(group) ?? 0) > nowMs) return [];
-      const changed = commits.filter((commit) => this.#isDue(group, commit, { nowMs, options }));
-      return changed.length > 0 ? [{ group, commits: changed }] : [];
+  ): Promise<WriteResult> {
+    const round: Round = { options, problems: [], written: 0 };
+    const due: Due[] = [];
+    for (const [group, commits] of wanted) {
+      if (this.isLive(group)) continue;
+      const changed = commits.filter((commit) => this.#isDue(group, commit, options));
+      if (changed.length > 0) due.push({ group, commits: changed });
+    }
+    if (due.length === 0) return round;
+    const { groupRecheckMs } = this.#context.limits;
+    if (!(await this.#withMembers.refresh(groupRecheckMs))) {
+      round.problems.push({ code: 'INTERNAL_ERROR', message: this.#withMembers.problem });
+    }
+    const { requestsInFlight } = this.#context.limits;
+    await this.#eachRead(due, options, async (works) => {
+      await forEachLimited(works, requestsInFlight, (work) => this.#one(work, round));
     });
+    return round;
+  }
+
+  /** What `write` would do with every offset. Changes nothing. @throws ClusterError */
+  async plan(
+    wanted: ReadonlyMap<string, readonly SourceCommit[]>,
+    options: WriteOptions,
+  ): Promise<readonly Planned[]> {
+    const planned: Planned[] = [];
+    const all = [...wanted].map(([group, commits]) => ({ group, commits }));
+    await this.#eachRead(all, options, async (works) => {
+      for (const { group, commits, read } of works) {
+        const { actual } = read;
+        if (actual?.errorCode !== ErrorCode.NONE) continue;
+        for (const commit of commits) {
+          const decision = this.#decide(group, commit, { actual, options });
+          const found = actual.offsets.get(keyOf(commit)) ?? null;
+          if (decision !== null) planned.push({ group, commit, actual: found, decision });
+        }
+      }
+    });
+    return planned;
+  }
+
+  /** The destination's offsets of groups, a batch at a time. */
+  async #eachRead(
+    due: readonly Due[],
+    options: WriteOptions,
+    work: (works: readonly Work[]) => Promise<void>,
+  ): Promise<void> {
     const commitsOf = new Map(due.map(({ group, commits }) => [group, commits]));
     const byNode = await this.#coordinators.locate([...commitsOf.keys()]);
-    const { groupBatch, requestsInFlight } = this.#context.limits;
     for (const [nodeId, groups] of byNode) {
-      for (let index = 0; index < groups.length; index += groupBatch) {
-        if (!options.mayAct()) return problems;
-        const batch = groups.slice(index, index + groupBatch);
+      for (const batch of chunks(groups, this.#context.limits.groupBatch)) {
+        if (!options.mayAct()) return;
         const topicsOf = (group: string) => topicsIn(commitsOf.get(group) ?? []);
+        const atMs = this.#nowMs;
         const readOptions = { nodeId, requireStable: false, topicsOf };
-        const readAtMs = this.#context.clock.monotonicMs();
         const reads = await readGroups(this.#context.destination, batch, readOptions);
-        await forEachLimited(batch, requestsInFlight, async (group) => {
-          const commits = commitsOf.get(group) ?? [];
-          const read = { actual: reads.get(group), atMs: readAtMs };
-          await this.#one({ group, nodeId, commits, read }, options, problems);
-        });
+        const works = batch.map((group) => ({
+          group,
+          nodeId,
+          commits: commitsOf.get(group) ?? [],
+          read: { actual: reads.get(group), atMs },
+        }));
+        await work(works);
       }
     }
-    return problems;
   }
 
   /** Whether a partition has to be compared with the destination at all in this round. */
-  #isDue(
-    group: string,
-    commit: SourceCommit,
-    { nowMs, options }: { nowMs: number; options: WriteOptions },
-  ): boolean {
+  #isDue(group: string, commit: SourceCommit, options: WriteOptions): boolean {
     const end = options.endOf(commit.topic, commit.partition);
     if (end === null) return false;
-    const entry = this.#groups.get(group)?.get(keyOf(commit));
-    if (entry?.synced == null || entry.status.held === 'error') return true;
+    const entry = this.#entries.of(group, commit, options.topicIdOf(commit.topic));
+    if (entry?.synced == null || entry.row.held === 'error') return true;
+    if (!entry.synced.isDeleted && this.#nowMs - entry.synced.atMs >= this.#renewalMs) return true;
     const isSame = entry.synced.offset === desiredOffset(commit.position, end);
-    const isFresh = nowMs - entry.comparedAtMs < Math.min(recheckMs, this.renewalMs / 2);
-    return !(isSame && isFresh);
+    const ageMs = this.#nowMs - entry.comparedAtMs;
+    const { groupRecheckMs } = this.#context.limits;
+    return !(isSame && ageMs < Math.min(groupRecheckMs, this.#renewalMs / 2));
   }
 
-  async #one(
-    work: {
-      group: string;
-      nodeId: number;
-      commits: readonly SourceCommit[];
-      read: { actual: GroupRead | undefined; atMs: number };
-    },
-    options: WriteOptions,
-    problems: Problem[],
-  ): Promise<void> {
+  async #one(work: Work, round: Round): Promise<void> {
     const { group, nodeId, commits } = work;
+    const { options } = round;
     let { actual } = work.read;
-    if (this.#context.clock.monotonicMs() - work.read.atMs > readAgeMaxMs) {
+    if (this.#nowMs - work.read.atMs > readAgeMaxMs) {
       actual = await this.#read(group, nodeId, commits);
     }
     if (actual === undefined || actual.errorCode !== ErrorCode.NONE) {
-      this.#onReadError(group, actual?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR, problems);
+      this.#onReadError(group, actual?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR, round);
       return;
     }
     const toCommit = this.#compare(group, { commits, actual, options });
@@ -164,85 +223,85 @@ export class GroupWriter {
     const { destination } = this.#context;
     const errors = await commitGroup(destination, { group, nodeId }, toCommit);
     const written = toCommit.filter((offset) => errors.get(keyOf(offset)) === ErrorCode.NONE);
-    this.#onCommitErrors(group, { toCommit, errors }, problems);
+    this.#onCommitErrors(group, { toCommit, errors }, round);
+    round.written += written.length;
     if (written.length > 0) await this.#confirm(group, nodeId, written);
   }
 
   async #read(
     group: string,
     nodeId: number,
-    offsets: readonly { topic: string; partition: number }[],
+    offsets: readonly Commit[],
   ): Promise<GroupRead | undefined> {
     const topicsOf = () => topicsIn(offsets);
     const options = { nodeId, requireStable: false, topicsOf };
     return (await readGroups(this.#context.destination, [group], options)).get(group);
   }
 
+  #decide(
+    group: string,
+    commit: SourceCommit,
+    found: { actual: GroupRead; options: WriteOptions },
+  ): Decision | null {
+    const { actual, options } = found;
+    const mirrorEnd = options.endOf(commit.topic, commit.partition);
+    if (mirrorEnd === null) return null;
+    const topicId = options.topicIdOf(commit.topic);
+    const synced = this.#entries.of(group, commit, topicId)?.synced ?? null;
+    const nowMs = this.#nowMs;
+    const isOld = synced !== null && nowMs - synced.atMs >= this.retentionMs;
+    const isGone = actual.offsets.size === 0;
+    return decide({
+      source: commit.position,
+      mirrorEnd,
+      actual: actual.offsets.get(keyOf(commit)) ?? null,
+      synced,
+      nowMs,
+      renewalMs: this.#renewalMs,
+      mayHaveExpired: isOld || (isGone && this.#withMembers.had(group)),
+    });
+  }
+
   #compare(
     group: string,
     parts: { commits: readonly SourceCommit[]; actual: GroupRead; options: WriteOptions },
   ): OffsetToCommit[] {
-    const nowMs = this.#context.clock.monotonicMs();
     const toCommit: OffsetToCommit[] = [];
     for (const commit of parts.commits) {
-      const end = parts.options.endOf(commit.topic, commit.partition);
-      if (end === null) continue;
-      const key = keyOf(commit);
-      const actual = parts.actual.offsets.get(key) ?? null;
-      const synced = this.#groups.get(group)?.get(key)?.synced ?? null;
-      const source = commit.position;
-      const { renewalMs } = this;
-      const decision = decide({ source, mirrorEnd: end, actual, synced, nowMs, renewalMs });
-      const clamped = isClamped(source, end) ? 'clamped' : null;
-      this.#note(group, commit, {
-        destinationOffset: actual?.offset ?? -1n,
-        held: decision.kind === 'moved' ? 'moved' : clamped,
+      const { topic, partition, position } = commit;
+      const decision = this.#decide(group, commit, parts);
+      if (decision === null) continue;
+      const { endOf, topicIdOf } = parts.options;
+      const clamped = isClamped(position, endOf(topic, partition) ?? 0n) ? 'clamped' : null;
+      const isHeld = decision.kind === 'moved' || decision.kind === 'deleted';
+      const entry: GroupEntry = this.#entries.note(group, commit, {
+        topicId: topicIdOf(topic),
+        comparedAtMs: this.#nowMs,
+        sourceOffset: position.offset,
+        destinationOffset: parts.actual.offsets.get(keyOf(commit))?.offset ?? -1n,
+        held: isHeld ? decision.kind : clamped,
       });
+      if (decision.kind === 'deleted' && entry.synced !== null) {
+        entry.synced = { ...entry.synced, isDeleted: true };
+      }
       if (decision.kind === 'commit') {
-        const { topic, partition } = commit;
         toCommit.push({ topic, partition, position: decision.position });
       }
     }
     return toCommit;
   }
 
-  #note(
-    group: string,
-    commit: SourceCommit,
-    found: { destinationOffset: bigint; held: string | null },
-  ): void {
-    const entries = this.#groups.get(group) ?? new Map<string, Entry>();
-    this.#groups.set(group, entries);
-    const { topic, partition } = commit;
-    const status: GroupStatus = {
-      group,
-      topic,
-      partition,
-      sourceOffset: commit.position.offset,
-      ...found,
-    };
-    const comparedAtMs = this.#context.clock.monotonicMs();
-    const synced = entries.get(keyOf(commit))?.synced ?? null;
-    entries.set(keyOf(commit), { synced, comparedAtMs, status });
-  }
-
-  #onReadError(group: string, code: number, problems: Problem[]): void {
+  #onReadError(group: string, code: number, round: Round): void {
     this.#coordinators.forget(group);
     if (movedCoordinatorErrors.has(code)) return;
-    this.#hold(group, 'error');
-    problems.push({
-      code:
-        code === ErrorCode.GROUP_AUTHORIZATION_FAILED
-          ? 'BROKER_AUTHORIZATION_ERROR'
-          : 'INTERNAL_ERROR',
-      message: `offsets of group '${group}' cannot be read at the destination: ${errorName(code)}`,
-    });
+    this.#entries.hold(group, 'error');
+    round.problems.push(refusal(group, code, 'read'));
   }
 
   #onCommitErrors(
     group: string,
     result: { toCommit: readonly OffsetToCommit[]; errors: ReadonlyMap<string, number> },
-    problems: Problem[],
+    round: Round,
   ): void {
     const failed = result.toCommit.flatMap((offset) => {
       const code = result.errors.get(keyOf(offset)) ?? ErrorCode.UNKNOWN_SERVER_ERROR;
@@ -258,51 +317,50 @@ export class GroupWriter {
       return;
     }
     if (liveErrors.has(first.code)) {
-      this.#liveUntilMs.set(group, this.#context.clock.monotonicMs() + liveRetryMs);
-      this.#hold(group, 'live');
+      this.#liveUntilMs.set(group, this.#nowMs + liveRetryMs);
+      this.#entries.hold(group, 'live');
       return;
     }
-    for (const { offset } of failed) this.#hold(group, 'error', keyOf(offset));
-    problems.push({
-      code: 'INTERNAL_ERROR',
-      message: `offsets of group '${group}' cannot be written: ${errorName(first.code)}`,
-    });
-  }
-
-  #hold(group: string, reason: string, key?: string): void {
-    for (const [entryKey, entry] of this.#groups.get(group) ?? []) {
-      if (key === undefined || key === entryKey) {
-        entry.status = { ...entry.status, held: reason };
-      }
-    }
+    for (const { offset } of failed) this.#entries.hold(group, 'error', offset);
+    round.problems.push(refusal(group, first.code, 'written', first.offset.topic));
   }
 
   /** Read back: only what is there now counts as written by us. */
   async #confirm(group: string, nodeId: number, written: readonly OffsetToCommit[]): Promise<void> {
     const read = await this.#read(group, nodeId, written);
-    const atMs = this.#context.clock.monotonicMs();
+    const atMs = this.#nowMs;
     for (const offset of written) {
-      const entry = this.#groups.get(group)?.get(keyOf(offset));
-      if (entry === undefined) continue;
       const found = read?.offsets.get(keyOf(offset));
-      const isThere = found?.offset === offset.position.offset;
-      const { status } = entry;
-      if (isThere) entry.synced = { offset: offset.position.offset, atMs };
-      entry.status = {
-        ...status,
-        destinationOffset: found?.offset ?? status.destinationOffset,
-        held: isThere ? status.held : 'moved',
-      };
+      this.#entries.confirm(group, offset, { found: found?.offset ?? null, atMs });
     }
   }
 }
 
-function topicsIn(
-  offsets: readonly { topic: string; partition: number }[],
-): readonly TopicPartitions[] {
+function refusal(
+  group: string,
+  code: number,
+  verb: 'read' | 'written',
+  topic?: string,
+): TaskProblem {
+  const name = errorName(code);
+  let remedy = '';
+  if (code === ErrorCode.GROUP_AUTHORIZATION_FAILED) {
+    remedy = `; grant it with kafka-acls --add --group '${group}' --operation Read`;
+  } else if (code === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+    remedy = `; grant it with kafka-acls --add --topic '${topic}' --operation Read`;
+  }
+  return {
+    code: remedy === '' ? 'INTERNAL_ERROR' : 'BROKER_AUTHORIZATION_ERROR',
+    message: `offsets of group '${group}' cannot be ${verb} at the destination: ${name}${remedy}`,
+  };
+}
+
+function topicsIn(offsets: readonly Commit[]): readonly TopicPartitions[] {
   const topics = new Map<string, number[]>();
   for (const { topic, partition } of offsets) {
-    topics.set(topic, [...(topics.get(topic) ?? []), partition]);
+    const partitions = topics.get(topic);
+    if (partitions) partitions.push(partition);
+    else topics.set(topic, [partition]);
   }
   return [...topics].map(([topic, partitions]) => ({ topic, partitions }));
 }

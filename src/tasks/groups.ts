@@ -1,102 +1,132 @@
 // The group task of a link: committed offsets of groups on the source go to the destination every
-// second, for mirrored topics only. Owns the rounds and what was written last; refuses to decide
-// (group-diff.ts) and to speak Kafka (group-offsets.ts). Invariants (R5, R12, R16): offsets are
-// compared with what the destination has at most 100 ms before they are written; nothing is written
-// without a valid lease, nor to a live group; what was written is read back.
-import { ErrorCode, errorName } from '../../protocol/index.ts';
-import { ClusterError } from '../cluster/cluster.ts';
+// second, for mirrored topics only, paused ones too. Owns the rounds and what the source had last;
+// refuses to read (group-source.ts), to decide (group-diff.ts) and to write (group-writer.ts).
+// Invariants (R5, R12, R16): nothing is written without a valid lease, nor above a mirror's durable
+// end, nor to a live group; one writer at a time, but reading the source, which may hang, holds up
+// nobody.
+import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
-import type { GroupStatus, TaskStatus } from '../link/service.ts';
-import { LinkError } from '../link/service.ts';
+import type { GroupStatus, TaskPlan } from '../link/service.ts';
 import { brokerConfig } from '../link/shell-topic.ts';
-import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
+import { messageOf, Signal } from '../link/signal.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
-import { isGroupIncluded } from './group-filters.ts';
-import { listGroups, readGroups } from './group-offsets.ts';
-import { GroupWriter, type SourceCommit } from './group-writer.ts';
+import type { TaskProblem } from './back-offs.ts';
+import type { Commit } from './group-entries.ts';
+import type { GroupKind, ListedGroup } from './group-listing.ts';
+import { GroupSource, type SourceFindings, type SourceQuery } from './group-source.ts';
+import { GroupWriter, type Planned, type SourceCommit, type WriteOptions } from './group-writer.ts';
+import { problemOf, type TaskRound, type TaskWork } from './sync-task.ts';
 
 const retentionKey = 'offsets.retention.minutes';
 const retentionDefaultMs = 7 * 24 * 3600 * 1000;
 const retentionReadMs = 300_000;
-const renewalsPerRetention = 4;
-const errorsShown = 10;
-const noMatchCode = 'MISCONFIGURATION_ERROR';
+const problemsMax = 10;
+const plannedMax = 10_000;
 
-interface Blocking {
-  readonly code: string;
-  readonly message: string;
+interface Known {
+  readonly sourceGroup: string;
+  readonly kind: GroupKind;
 }
 
-interface RoundOptions {
-  /** Only this destination topic; null: all mirrored ones. */
-  readonly topic: string | null;
-  readonly requireStable: boolean;
+/** What has become of one group: for who waits for its last commit. */
+export interface GroupLook {
+  /** As the source lists it; null when it does not. */
+  readonly listed: ListedGroup | null;
+  readonly problems: readonly TaskProblem[];
+  /** Offsets that are not, or not wholly, what the source has. */
+  readonly behind: readonly { readonly topic: string; readonly partition: number }[];
+  readonly isLiveHere: boolean;
 }
 
-export class GroupSync {
+export class GroupSync implements TaskWork {
+  readonly name = 'ConsumerOffsetSync';
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #link: LinkRuntime;
+  readonly #source: GroupSource;
   readonly #writer: GroupWriter;
+  readonly #writes = new Serial();
   /** By group: what the source had committed when it was last read, under destination names. */
   readonly #commits = new Map<string, readonly SourceCommit[]>();
-  readonly #signal = new Signal();
-  #errors: readonly Blocking[] = [];
-  #lastSuccessTimeMs = -1;
+  #known: ReadonlyMap<string, Known> = new Map();
   #retentionReadAtMs = Number.NEGATIVE_INFINITY;
-  #tail: Promise<unknown> = Promise.resolve();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
 
   constructor(parts: { context: LinkContext; topics: MirrorTopics; link: LinkRuntime }) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#link = parts.link;
-    this.#writer = new GroupWriter({
-      context: parts.context,
-      renewalMs: retentionDefaultMs / renewalsPerRetention,
-    });
+    this.#source = new GroupSource(parts);
+    this.#writer = new GroupWriter({ context: parts.context, retentionMs: retentionDefaultMs });
   }
 
-  start(): void {
-    this.#done = this.#run();
+  get isEnabled(): boolean {
+    return this.#link.settings.offsetSync.enabled;
   }
 
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#signal.notify();
-    await this.#done;
-    await this.#tail;
-  }
-
-  get task(): TaskStatus {
-    const { conditions } = this.#link;
-    const isEnabled = this.#link.settings.offsetSync.enabled;
-    let state: TaskStatus['state'] = this.#errors.length > 0 ? 'IN_ERROR' : 'ACTIVE';
-    if (conditions.sourceLost) state = 'LINK_UNAVAILABLE';
-    if (conditions.linkPaused) state = 'LINK_PAUSED';
-    if (conditions.linkFailed) state = 'LINK_FAILED';
-    if (!isEnabled) state = 'NOT_CONFIGURED';
-    return {
-      name: 'ConsumerOffsetSync',
-      state,
-      errors: isEnabled ? this.#errors : [],
-      lastSuccessTimeMs: this.#lastSuccessTimeMs,
-    };
+  get periodMs(): number {
+    return this.#link.settings.offsetSync.periodMs;
   }
 
   status(): readonly GroupStatus[] {
-    return this.#writer.status();
+    return this.#writer.rows().map((row) => {
+      const known = this.#known.get(row.group);
+      const { sourceGroup = row.group, kind = 'classic' } = known ?? {};
+      return { ...row, sourceGroup, kind };
+    });
+  }
+
+  async round(): Promise<TaskRound> {
+    const query = { topic: null, group: null, requireStable: false };
+    const { found, problems, written } = await this.#sync(query);
+    const rows = this.#writer.rows();
+    return {
+      problems: problems.slice(0, problemsMax),
+      counts: {
+        groups: found.commits.size,
+        offsets: rows.length,
+        written,
+        held: rows.filter(({ held }) => held !== null).length,
+      },
+    };
+  }
+
+  async plan(): Promise<Omit<TaskPlan, 'task'>> {
+    const query = { topic: null, group: null, requireStable: false };
+    const found = await this.#source.read(query);
+    await this.#readRetention();
+    const planned = await this.#writer.plan(found.commits, this.#options());
+    const changes = planned.flatMap((one) => planRow(one, this.#writer.isLive(one.group)));
+    return { changes: changes.slice(0, plannedMax), problems: found.problems };
   }
 
   /** A whole round for one topic, with stable offsets only; what it returns stands in the way. */
-  async finalRound(topic: string): Promise<readonly Blocking[]> {
-    if (!this.#link.settings.offsetSync.enabled) return [];
-    const errors = await this.#round({ topic, requireStable: true });
+  async finalRound(topic: string): Promise<readonly TaskProblem[]> {
+    if (!this.isEnabled) return [];
+    const { problems } = await this.#sync({ topic, group: null, requireStable: true });
     // A filter that matches nothing leaves nothing to be exact about.
-    return errors.filter(({ code }) => code !== noMatchCode);
+    return problems.filter(({ isHarmless }) => isHarmless !== true).slice(0, problemsMax);
+  }
+
+  /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
+  async lookAt(group: string): Promise<GroupLook> {
+    const query = { topic: null, group, requireStable: true };
+    const { found, problems } = await this.#sync(query);
+    const here = this.#source.nameHere(group);
+    const rows = new Map(
+      this.#writer.rowsOf(here).map((row) => [`${row.topic}/${row.partition}`, row]),
+    );
+    const behind = (found.commits.get(here) ?? []).filter(({ topic, partition, position }) => {
+      const row = rows.get(`${topic}/${partition}`);
+      return row?.destinationOffset !== position.offset;
+    });
+    const isLiveHere = this.#writer.isLive(here);
+    return { listed: found.groups.get(group) ?? null, problems, behind, isLiveHere };
+  }
+
+  nameHere(sourceGroup: string): string {
+    return this.#source.nameHere(sourceGroup);
   }
 
   /**
@@ -104,163 +134,75 @@ export class GroupSync {
    * source.
    */
   async finish(topics: readonly string[], limitMs: number): Promise<void> {
-    if (!this.#link.settings.offsetSync.enabled) return;
+    if (!this.isEnabled) return;
     const wanted = new Set(topics);
     const byGroup = new Map<string, readonly SourceCommit[]>();
     for (const [group, commits] of this.#commits) {
       const own = commits.filter(({ topic }) => wanted.has(topic));
       if (own.length > 0) byGroup.set(group, own);
     }
-    const work = this.#write(byGroup).catch((error: unknown) => this.#failed(error));
     const limit = new Signal();
-    void work.then(() => limit.notify());
+    void this.#write(byGroup)
+      .catch((error: unknown) => this.#notFinished(error))
+      .then(() => limit.notify());
     await limit.wait(limitMs);
   }
 
-  /** One writer at a time; reading the source, which may hang, holds up nobody. */
-  async #exclusively<Result>(work: () => Promise<Result>): Promise<Result> {
-    const before = this.#tail;
-    const run = (async () => {
-      await before;
-      return work();
-    })();
-    this.#tail = run.then(
-      () => undefined,
-      () => undefined,
+  #notFinished(error: unknown): void {
+    const level = problemOf(error) === null ? 'error' : 'warn';
+    this.#context.events.emit(
+      level,
+      'group_offsets_pending',
+      `Link '${this.#link.name}': offsets could not be written after the switch: ` +
+        messageOf(error),
+      { link: this.#link.name },
     );
-    return run;
   }
 
-  async #run(): Promise<void> {
-    while (!this.#isClosed) {
-      const startedMs = this.#context.clock.monotonicMs();
-      const { enabled, periodMs } = this.#link.settings.offsetSync;
-      if (enabled && this.#link.mayAct()) {
-        try {
-          const options = { topic: null, requireStable: false };
-          this.#errors = await this.#round(options);
-          if (this.#errors.length === 0) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
-        } catch (error) {
-          this.#failed(error);
-        }
-      }
-      const tookMs = this.#context.clock.monotonicMs() - startedMs;
-      await this.#signal.wait(Math.max(periodMs - tookMs, periodMs / 10));
-    }
-  }
-
-  #failed(error: unknown): void {
-    const isExpected = error instanceof ClusterError || error instanceof LinkError;
-    const message = messageOf(error);
-    if (!isExpected) {
-      this.#context.events.error('group_sync_fault', message, { link: this.#link.name });
-    }
-    this.#errors = [{ code: 'INTERNAL_ERROR', message }];
-  }
-
-  /** Mirrored topics whose groups are ours to keep, by source name. */
-  #mirrored(only: string | null): ReadonlyMap<string, readonly MirrorTopic[]> {
-    const bySource = new Map<string, MirrorTopic[]>();
-    for (const topic of this.#topics.all) {
-      const { record } = topic;
-      if (record.link !== this.#link.name || (only !== null && record.name !== only)) continue;
-      if (record.state !== 'ACTIVE' && record.state !== 'PENDING_STOPPED') continue;
-      bySource.set(record.sourceTopic, [...(bySource.get(record.sourceTopic) ?? []), topic]);
-    }
-    return bySource;
-  }
-
-  async #round(options: RoundOptions): Promise<readonly Blocking[]> {
-    const mirrored = this.#mirrored(options.topic);
-    if (mirrored.size === 0) return [];
+  async #sync(query: SourceQuery): Promise<{
+    readonly found: SourceFindings;
+    readonly problems: readonly TaskProblem[];
+    readonly written: number;
+  }> {
     await this.#readRetention();
-    const source = this.#link.cluster;
-    const { groups, failures } = await listGroups(source);
-    const errors: Blocking[] = failures.map(({ nodeId, cause }) => ({
-      code: 'INTERNAL_ERROR',
-      message: `groups of source broker ${nodeId} cannot be listed: ${cause}`,
-    }));
-    const { filters } = this.#link.settings.offsetSync;
-    const byNode = new Map<number, string[]>();
-    for (const [group, nodeId] of groups) {
-      if (!isGroupIncluded(filters, group)) continue;
-      byNode.set(nodeId, [...(byNode.get(nodeId) ?? []), group]);
-    }
-    if (groups.size > 0 && byNode.size === 0) {
-      errors.push({
-        code: noMatchCode,
-        message: `consumer.offset.group.filters matches none of the source's ${groups.size} groups`,
-      });
-    }
-    const batches = [...byNode].flatMap(([nodeId, members]) =>
-      chunks(members, this.#context.limits.groupBatch).map((batch) => ({ nodeId, batch })),
-    );
-    const wanted = new Map<string, readonly SourceCommit[]>();
-    await forEachLimited(batches, this.#context.limits.requestsInFlight, async (part) => {
-      const found = await this.#readSource(part, { mirrored, options, errors });
-      for (const [group, commits] of found) wanted.set(group, commits);
-    });
-    const isWhole = options.topic === null && errors.every(({ code }) => code === noMatchCode);
-    this.#remember(wanted, { topic: options.topic, isWhole });
-    errors.push(...(await this.#write(wanted)));
-    return errors.slice(0, errorsShown);
-  }
-
-  async #readSource(
-    part: { nodeId: number; batch: readonly string[] },
-    round: {
-      mirrored: ReadonlyMap<string, readonly MirrorTopic[]>;
-      options: RoundOptions;
-      errors: Blocking[];
-    },
-  ): Promise<ReadonlyMap<string, readonly SourceCommit[]>> {
-    const found = new Map<string, readonly SourceCommit[]>();
-    const { mirrored, options, errors } = round;
-    const reads = await readGroups(this.#link.cluster, part.batch, {
-      nodeId: part.nodeId,
-      requireStable: options.requireStable,
-      topicsOf: options.requireStable ? () => partitionsOf(mirrored) : null,
-    });
-    for (const [group, { errorCode, offsets, partitionErrors }] of reads) {
-      const code = errorCode !== ErrorCode.NONE ? errorCode : partitionErrors[0];
-      if (code !== undefined) errors.push(readError(group, code));
-      if (errorCode !== ErrorCode.NONE) continue;
-      const commits = [...offsets.values()].flatMap(({ topic, partition, offset, metadata }) =>
-        (mirrored.get(topic) ?? []).map((mirror) => ({
-          topic: mirror.name,
-          partition,
-          position: { offset, metadata },
-        })),
-      );
-      if (commits.length > 0) found.set(group, commits);
-    }
-    return found;
+    const found = await this.#source.read(query);
+    this.#remember(found, query);
+    const { problems, written } = await this.#write(found.commits);
+    return { found, problems: [...found.problems, ...problems], written };
   }
 
   /** Only a round that has read everything says what is not there any more. */
-  #remember(
-    wanted: ReadonlyMap<string, readonly SourceCommit[]>,
-    round: { topic: string | null; isWhole: boolean },
-  ): void {
-    if (round.isWhole) {
-      this.#commits.clear();
-      this.#writer.retain(wanted);
+  #remember(found: SourceFindings, query: SourceQuery): void {
+    if (query.group === null && found.isWhole) {
+      this.#known = new Map(
+        [...found.groups].map(([sourceGroup, { kind }]) => [
+          this.#source.nameHere(sourceGroup),
+          { sourceGroup, kind },
+        ]),
+      );
+      if (query.topic === null) {
+        this.#commits.clear();
+        this.#writer.retain(found.commits);
+      }
     }
-    for (const [group, commits] of wanted) {
+    for (const [group, commits] of found.commits) {
       const others = (this.#commits.get(group) ?? []).filter(
-        ({ topic }) => round.topic !== null && topic !== round.topic,
+        ({ topic }) => query.topic !== null && topic !== query.topic,
       );
       this.#commits.set(group, [...others, ...commits]);
     }
   }
 
-  async #write(wanted: ReadonlyMap<string, readonly SourceCommit[]>): Promise<readonly Blocking[]> {
-    return this.#exclusively(() =>
-      this.#writer.write(wanted, {
-        mayAct: () => this.#context.state.lease.isValid(),
-        endOf: (topic, partition) => endOf(this.#topics.byName(topic), partition),
-      }),
-    );
+  #write(wanted: ReadonlyMap<string, readonly SourceCommit[]>) {
+    return this.#writes.run(() => this.#writer.write(wanted, this.#options()));
+  }
+
+  #options(): WriteOptions {
+    return {
+      mayAct: () => this.#context.state.lease.isValid(),
+      endOf: (topic, partition) => endOf(this.#topics.byName(topic), { topic, partition }),
+      topicIdOf: (topic) => this.#topics.byName(topic)?.topicId ?? null,
+    };
   }
 
   async #readRetention(): Promise<void> {
@@ -271,41 +213,34 @@ export class GroupSync {
     if (nodeId === undefined) return;
     const minutes = Number(await brokerConfig(destination, nodeId, retentionKey));
     this.#retentionReadAtMs = nowMs;
-    const retentionMs = minutes > 0 ? minutes * 60_000 : retentionDefaultMs;
-    this.#writer.renewalMs = retentionMs / renewalsPerRetention;
+    this.#writer.retentionMs = minutes > 0 ? minutes * 60_000 : retentionDefaultMs;
   }
 }
 
 /** The mirror's durable end, or S once it was switched; null when it is not known. */
-function endOf(topic: MirrorTopic | undefined, partition: number): bigint | null {
+function endOf(topic: MirrorTopic | undefined, { partition }: Commit): bigint | null {
   const view = topic?.partition(partition);
   if (view === undefined) return null;
   return openNativeExtent(view.timeline)?.start ?? view.log?.visibleEnd ?? null;
 }
 
-function partitionsOf(mirrored: ReadonlyMap<string, readonly MirrorTopic[]>) {
-  return [...mirrored].map(([topic, [mirror]]) => ({
-    topic,
-    partitions: mirror?.partitions.map(({ partition }) => partition) ?? [],
-  }));
-}
-
-function readError(group: string, code: number): Blocking {
-  if (code === ErrorCode.UNSTABLE_OFFSET_COMMIT) {
-    const message = `group '${group}' has a transaction that is about to commit offsets`;
-    return { code: 'GROUP_OFFSETS_UNSTABLE', message };
+function planRow(planned: Planned, isLive: boolean): readonly TaskPlan['changes'][number][] {
+  const { group, commit, actual, decision } = planned;
+  const subject = `group ${group}`;
+  const here = actual === null ? 'none' : String(actual.offset);
+  const place = `${commit.topic}-${commit.partition}`;
+  switch (decision.kind) {
+    case 'in-step':
+      return [];
+    case 'moved':
+    case 'deleted': {
+      const detail = `${place}: ${here}, the source has ${commit.position.offset}`;
+      return [{ action: 'keep', subject, detail: `${detail}: ${decision.kind}` }];
+    }
+    case 'commit': {
+      const detail = `${place}: ${here} -> ${decision.position.offset} (${decision.why})`;
+      if (isLive) return [{ action: 'wait', subject, detail: `${detail}: it is live` }];
+      return [{ action: 'set', subject, detail }];
+    }
   }
-  const isDenied = code === ErrorCode.GROUP_AUTHORIZATION_FAILED;
-  return {
-    code: isDenied ? 'AUTHORIZATION_ERROR' : 'INTERNAL_ERROR',
-    message: `offsets of group '${group}' cannot be read at the source: ${errorName(code)}`,
-  };
-}
-
-function chunks<Item>(items: readonly Item[], size: number): Item[][] {
-  const result: Item[][] = [];
-  for (let index = 0; index < items.length; index += size) {
-    result.push(items.slice(index, index + size));
-  }
-  return result;
 }

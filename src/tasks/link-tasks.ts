@@ -1,12 +1,14 @@
-// The sync tasks of one link beside the groups': topics, configs, ACLs. Owns their start and stop;
-// refuses to know what each does. Invariant: a task's failure is its own.
+// The sync tasks of one link: groups, topics, configs, ACLs. Owns their start and stop; refuses to
+// know what each does. Invariant: a task's failure is its own.
 import type { LinkContext } from '../link/context.ts';
 import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
+import type { MirrorTopics } from '../link/mirror-topics.ts';
 import type { TaskPlan, TaskStatus } from '../link/service.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { AclSync } from './acls.ts';
 import { ConfigSync } from './configs.ts';
+import { GroupSync } from './groups.ts';
 import { SyncTask, type TaskWork } from './sync-task.ts';
 import { TopicSync } from './topics.ts';
 
@@ -15,11 +17,13 @@ const finalConfigsAgeMs = 500;
 export interface LinkTasksParts {
   readonly context: LinkContext;
   readonly link: LinkRuntime;
+  readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
   readonly creator: MirrorCreator;
 }
 
 export class LinkTasks {
+  readonly groups: GroupSync;
   readonly #configs: SyncTask;
   readonly #tasks: readonly SyncTask[];
 
@@ -27,7 +31,9 @@ export class LinkTasks {
     const { context, link } = parts;
     const task = (work: TaskWork) => new SyncTask({ context, link, work });
     this.#configs = task(new ConfigSync(parts));
-    this.#tasks = [task(new TopicSync(parts)), this.#configs, task(new AclSync(parts))];
+    this.groups = new GroupSync(parts);
+    const topics = task(new TopicSync(parts));
+    this.#tasks = [task(this.groups), topics, this.#configs, task(new AclSync(parts))];
   }
 
   start(): void {

@@ -3,6 +3,7 @@
 // know what is synchronised. Invariants: no round runs without a valid lease or while the link is
 // paused, failed or without its source; a failure is the task's own and is over when a round
 // succeeds again; each new problem is told once.
+import { Serial } from '../../storage/disk/serial.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -94,7 +95,7 @@ export class SyncTask {
   /** Of the last round, on the monotonic clock. */
   #startedMs = Number.NEGATIVE_INFINITY;
   #seenConfigs: unknown = null;
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #rounds = new Serial();
   #isClosed = false;
   #done: Promise<void> = Promise.resolve();
 
@@ -112,7 +113,7 @@ export class SyncTask {
     this.#isClosed = true;
     this.#signal.notify();
     await this.#done;
-    await this.#tail;
+    await this.#rounds.idle();
   }
 
   /** The next round begins now. */
@@ -144,7 +145,7 @@ export class SyncTask {
       return { task: name, changes: [], problems: [problem] };
     }
     try {
-      return { task: name, ...(await this.#exclusively(() => this.#work.plan())) };
+      return { task: name, ...(await this.#rounds.run(() => this.#work.plan())) };
     } catch (error) {
       const problem = problemOf(error);
       if (problem === null) throw error;
@@ -157,7 +158,7 @@ export class SyncTask {
    * asks for each); its problems are shown as those of any other.
    */
   async roundNow(ageMaxMs: number): Promise<void> {
-    await this.#exclusively(async () => {
+    await this.#rounds.run(async () => {
       const ageMs = this.#context.clock.monotonicMs() - this.#startedMs;
       if (this.#mayRun() && (ageMs > ageMaxMs || this.#failuresCount > 0)) await this.#round();
     });
@@ -172,7 +173,7 @@ export class SyncTask {
     while (!this.#isClosed) {
       const startedMs = this.#context.clock.monotonicMs();
       this.#lookAtSettings();
-      if (this.#mayRun()) await this.#exclusively(() => this.#round());
+      if (this.#mayRun()) await this.#rounds.run(() => this.#round());
       const tookMs = this.#context.clock.monotonicMs() - startedMs;
       const pauseMs = this.#pauseMs();
       await this.#signal.wait(Math.max(pauseMs - tookMs, pauseMs / 10));
@@ -193,19 +194,6 @@ export class SyncTask {
     this.#work.settingsChanged?.();
   }
 
-  async #exclusively<Result>(work: () => Promise<Result>): Promise<Result> {
-    const before = this.#tail;
-    const run = (async () => {
-      await before;
-      return work();
-    })();
-    this.#tail = run.then(
-      () => undefined,
-      () => undefined,
-    );
-    return run;
-  }
-
   async #round(): Promise<void> {
     this.#startedMs = this.#context.clock.monotonicMs();
     try {
@@ -213,7 +201,8 @@ export class SyncTask {
       this.#failuresCount = 0;
       this.#counts = counts;
       this.#show(problems);
-      if (problems.length === 0) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
+      const isWell = problems.every(({ isHarmless }) => isHarmless === true);
+      if (isWell) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
     } catch (error) {
       this.#failuresCount++;
       const problem = problemOf(error);

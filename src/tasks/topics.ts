@@ -157,7 +157,7 @@ export class TopicSync implements TaskWork {
       const message =
         'auto.create.mirror.topics.filters matches none of the ' +
         `source's ${plan.candidatesCount} topics`;
-      problems.push({ code: 'MISCONFIGURATION_ERROR', message });
+      problems.push({ code: 'MISCONFIGURATION_ERROR', message, isHarmless: true });
     }
     return problems;
   }

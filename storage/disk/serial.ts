@@ -14,6 +14,11 @@ export class Serial {
     );
     return result;
   }
+
+  /** Resolves when everything that was asked for before has settled. */
+  async idle(): Promise<void> {
+    await this.#last;
+  }
 }
 
 /** As Serial, for each key on its own. Keys that are idle are forgotten. */

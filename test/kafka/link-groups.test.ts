@@ -1,5 +1,5 @@
 // Committed offsets of groups on real brokers: followed every second, bounded by the mirror's end,
-// left alone where they are live or have moved, renewed before they expire, exact at a switch.
+// left alone where they are live, have moved or were deleted, exact at a switch.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Kafka, logLevel } from 'kafkajs';
@@ -20,13 +20,12 @@ before(async () => {
       name: 'destination',
       advertise: 'reachable',
       settings: {
-        'offsets.retention.minutes': '1',
-        'offsets.retention.check.interval.ms': '2000',
         'group.initial.rebalance.delay.ms': '0',
       },
     }),
   ]);
-  world = await new LinkWorld({ source, destination }).open();
+  const limits = { groupRecheckMs: 500 };
+  world = await new LinkWorld({ source, destination, limits }).open();
   await world.createLink('dr', {
     'consumer.offset.sync.enable': 'true',
     'consumer.offset.sync.ms': '200',
@@ -44,14 +43,6 @@ after(async () => {
   await Promise.all([source?.stop(), destination?.stop()]);
 });
 
-async function coordinator(cluster: Cluster, group: string): Promise<number> {
-  return until(`the coordinator of ${group}`, async () => {
-    const located = await new CoordinatorMap(cluster).locate([group]);
-    const [nodeId] = [...located.keys()];
-    return nodeId;
-  });
-}
-
 async function commit(
   cluster: Cluster,
   group: string,
@@ -64,6 +55,14 @@ async function commit(
       { topic, partition, position: { offset, metadata } },
     ]);
     return errors.get(`${topic}/${partition}`) === 0;
+  });
+}
+
+async function coordinator(cluster: Cluster, group: string): Promise<number> {
+  return until(`the coordinator of ${group}`, async () => {
+    const located = await new CoordinatorMap(cluster).locate([group]);
+    const [nodeId] = [...located.keys()];
+    return nodeId;
   });
 }
 
@@ -182,20 +181,36 @@ describe('groups', () => {
     assert.equal(await committed(world.destination, secret, topic), undefined);
   });
 
-  test('that are idle outlive the retention of the destination', async () => {
+  test('that were deleted at the destination stay deleted until the source commits anew', async () => {
+    const topic = await mirrorWith(10);
+    const group = uniqueName('deleted');
+    await commit(world.source, group, { topic, offset: 3n });
+    await arrives(group, topic, 3n);
+    const admin = new Kafka({
+      brokers: destination.bootstrap.split(','),
+      logLevel: logLevel.NOTHING,
+    }).admin();
+    await admin.connect();
+    await admin.deleteGroups([group]).finally(() => admin.disconnect());
+    await until('named as deleted', () => heldReason(group) === 'deleted');
+    assert.equal(await committed(world.destination, group, topic), undefined);
+    await commit(world.source, group, { topic, offset: 4n });
+    await arrives(group, topic, 4n);
+  });
+
+  test('of a paused mirror are followed up to what the mirror has', async () => {
     const topic = await mirrorWith(5);
-    const group = uniqueName('idle');
-    const unrenewed = uniqueName('unrenewed');
-    await commit(world.source, group, { topic, offset: 2n });
-    await arrives(group, topic, 2n);
-    // The witness expires: that is the proof that enough time has passed.
-    await commit(world.destination, unrenewed, { topic, offset: 1n });
-    await until(
-      'the witness has expired',
-      async () => (await committed(world.destination, unrenewed, topic)) === undefined,
-      { deadlineMs: 100_000, intervalMs: 500 },
-    );
-    assert.equal((await committed(world.destination, group, topic))?.offset, 2n);
+    const group = uniqueName('paused');
+    await world.command('pause', topic);
+    await world.inState(topic, 'PAUSED');
+    await commit(world.source, group, { topic, offset: 3n });
+    await arrives(group, topic, 3n);
+    await produce(world.source, { topic }, ['late', 'later']);
+    await commit(world.source, group, { topic, offset: 7n });
+    await arrives(group, topic, 5n);
+    assert.equal(heldReason(group), 'clamped');
+    await world.command('resume', topic);
+    await arrives(group, topic, 7n);
   });
 
   test('are exact at a promotion', async () => {

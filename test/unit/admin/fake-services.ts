@@ -259,6 +259,8 @@ export class FakeLinks implements LinkService {
     return [
       {
         group: 'billing',
+        sourceGroup: 'billing',
+        kind: 'classic',
         topic: 'orders',
         partition: 0,
         sourceOffset: 42n,

@@ -14,15 +14,19 @@ function compare(parts: {
   synced?: bigint | null;
   ageMs?: number;
   metadata?: string;
+  mayHaveExpired?: boolean;
+  isDeleted?: boolean;
 }) {
   const { source, end = 1000n, actual = null, synced = null, ageMs = 0, metadata = 'm' } = parts;
+  const { mayHaveExpired = false, isDeleted = false } = parts;
   const comparison: Comparison = {
     source: { offset: source, metadata },
     mirrorEnd: end,
     actual: actual === null ? null : { offset: actual, metadata: 'm' },
-    synced: synced === null ? null : { offset: synced, atMs: 0 },
+    synced: synced === null ? null : { offset: synced, atMs: 0, isDeleted },
     nowMs: ageMs,
     renewalMs,
+    mayHaveExpired,
   };
   const decision = decide(comparison);
   return decision.kind === 'commit'
@@ -33,7 +37,18 @@ function compare(parts: {
 describe('a committed offset', () => {
   const cases: readonly [string, Parameters<typeof compare>[0], string][] = [
     ['is made where there is none', { source: 5n }, 'new 5 m'],
-    ['is made again when it was deleted or expired', { source: 5n, synced: 5n }, 'new 5 m'],
+    ['is made again when it expired', { source: 5n, synced: 5n, mayHaveExpired: true }, 'new 5 m'],
+    ['stays deleted when somebody deleted it', { source: 5n, synced: 5n }, 'deleted'],
+    [
+      'stays deleted for ever',
+      { source: 5n, synced: 5n, mayHaveExpired: true, isDeleted: true },
+      'deleted',
+    ],
+    [
+      'is made again when the source commits anew',
+      { source: 6n, synced: 5n, isDeleted: true },
+      'new 6 m',
+    ],
     ['follows', { source: 9n, actual: 5n, synced: 5n }, 'follow 9 m'],
     ['follows a reset at the source', { source: 2n, actual: 5n, synced: 5n }, 'follow 2 m'],
     ['is bounded by the mirror', { source: 9n, end: 7n, actual: 5n, synced: 5n }, 'follow 7 m'],

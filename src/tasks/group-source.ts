@@ -1,0 +1,202 @@
+// The reading half of the group task: what groups have committed at the source for mirrored topics,
+// under the names that they have at the destination. Owns filters, names and kinds of groups;
+// refuses to know the destination's offsets. Invariants: a group that could not be read is a
+// problem, never a group without offsets; offsets of another topic under a mirror's source name
+// are never taken for the mirror's.
+import { ErrorCode, errorName, zeroUuid } from '../../protocol/index.ts';
+import type { LinkContext } from '../link/context.ts';
+import type { LinkRuntime } from '../link/link.ts';
+import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
+import { forEachLimited } from '../link/signal.ts';
+import type { TaskProblem } from './back-offs.ts';
+import { chunks } from './chunks.ts';
+import { isGroupIncluded } from './group-filters.ts';
+import { type GroupKind, type ListedGroup, listGroups } from './group-listing.ts';
+import { readGroups } from './group-offsets.ts';
+import type { SourceCommit } from './group-writer.ts';
+
+export interface SourceQuery {
+  /** Only this destination topic; null: all mirrored ones. */
+  readonly topic: string | null;
+  /** Only this group, by its name at the source; null: all that the filters match. */
+  readonly group: string | null;
+  readonly requireStable: boolean;
+}
+
+export interface SourceFindings {
+  /** By the group's name at the destination. */
+  readonly commits: ReadonlyMap<string, readonly SourceCommit[]>;
+  /** Groups that were asked for, by their name at the source. */
+  readonly groups: ReadonlyMap<string, ListedGroup>;
+  readonly problems: readonly TaskProblem[];
+  /** Everything that was asked for has been read: what is not there is not at the source. */
+  readonly isWhole: boolean;
+}
+
+const nothing: SourceFindings = {
+  commits: new Map(),
+  groups: new Map(),
+  problems: [],
+  isWhole: true,
+};
+
+type Mirrored = ReadonlyMap<string, readonly MirrorTopic[]>;
+
+export interface GroupSourceParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly link: LinkRuntime;
+}
+
+export class GroupSource {
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #link: LinkRuntime;
+
+  constructor(parts: GroupSourceParts) {
+    this.#context = parts.context;
+    this.#topics = parts.topics;
+    this.#link = parts.link;
+  }
+
+  /** What a group of the source is called at the destination. */
+  nameHere(group: string): string {
+    const { offsetSync, prefix } = this.#link.settings;
+    return offsetSync.isPrefixed ? `${prefix}${group}` : group;
+  }
+
+  /** @throws ClusterError */
+  async read(query: SourceQuery): Promise<SourceFindings> {
+    const mirrored = await this.#mirrored(query.topic);
+    if (mirrored.size === 0) return nothing;
+    const { groups, failures } = await listGroups(this.#link.cluster);
+    const problems: TaskProblem[] = failures.map(({ nodeId, cause }) => ({
+      code: 'INTERNAL_ERROR',
+      message: `groups of source broker ${nodeId} cannot be listed: ${cause}`,
+    }));
+    const wanted = this.#wanted(groups, query.group);
+    const commits = new Map<string, readonly SourceCommit[]>();
+    const { groupBatch, requestsInFlight } = this.#context.limits;
+    const batches = batchesOf(wanted, groupBatch);
+    await forEachLimited(batches, requestsInFlight, async (batch) => {
+      const found = await this.#readBatch(batch, { mirrored, query, problems });
+      for (const [group, positions] of found) commits.set(this.nameHere(group), positions);
+    });
+    const isWhole = problems.length === 0;
+    if (groups.size > 0 && wanted.size === 0 && query.group === null) {
+      problems.push({
+        code: 'MISCONFIGURATION_ERROR',
+        message: `consumer.offset.group.filters matches none of the source's ${groups.size} groups`,
+        isHarmless: true,
+      });
+    }
+    return { commits, groups: wanted, problems, isWhole };
+  }
+
+  #wanted(
+    groups: ReadonlyMap<string, ListedGroup>,
+    only: string | null,
+  ): ReadonlyMap<string, ListedGroup> {
+    const { filters } = this.#link.settings.offsetSync;
+    const isWanted = (group: string): boolean =>
+      (only === null || group === only) && isGroupIncluded(filters, group);
+    return new Map([...groups].filter(([group]) => isWanted(group)));
+  }
+
+  /** Mirrored topics whose groups are ours to keep, by source name. */
+  async #mirrored(only: string | null): Promise<Mirrored> {
+    const bySource = new Map<string, MirrorTopic[]>();
+    const paused: MirrorTopic[] = [];
+    for (const topic of this.#topics.all) {
+      const { link, name, state, sourceTopic } = topic.record;
+      if (link !== this.#link.name || (only !== null && name !== only)) continue;
+      if (state === 'PAUSED') paused.push(topic);
+      if (state !== 'ACTIVE' && state !== 'PENDING_STOPPED') continue;
+      bySource.set(sourceTopic, [...(bySource.get(sourceTopic) ?? []), topic]);
+    }
+    for (const topic of await this.#unchanged(paused)) {
+      const { sourceTopic } = topic.record;
+      bySource.set(sourceTopic, [...(bySource.get(sourceTopic) ?? []), topic]);
+    }
+    return bySource;
+  }
+
+  /** Nobody watches the source of a paused mirror: its topic may be another one by now. */
+  async #unchanged(paused: readonly MirrorTopic[]): Promise<readonly MirrorTopic[]> {
+    if (paused.length === 0) return [];
+    const names = [...new Set(paused.map(({ record }) => record.sourceTopic))];
+    const { topics } = await this.#link.cluster.metadata(names);
+    return paused.filter(({ record }) => {
+      const info = topics.get(record.sourceTopic);
+      if (info === undefined || info.errorCode !== ErrorCode.NONE) return false;
+      if (info.topicId === zeroUuid) return info.partitions.length >= record.partitions.length;
+      return info.topicId === record.sourceTopicId;
+    });
+  }
+
+  async #readBatch(
+    batch: { readonly nodeId: number; readonly groups: readonly string[] },
+    round: { mirrored: Mirrored; query: SourceQuery; problems: TaskProblem[] },
+  ): Promise<ReadonlyMap<string, readonly SourceCommit[]>> {
+    const { mirrored, query, problems } = round;
+    const found = new Map<string, readonly SourceCommit[]>();
+    const reads = await readGroups(this.#link.cluster, batch.groups, {
+      nodeId: batch.nodeId,
+      requireStable: query.requireStable,
+      topicsOf: query.requireStable ? () => partitionsOf(mirrored) : null,
+    });
+    for (const [group, { errorCode, offsets, partitionErrors }] of reads) {
+      const code = errorCode !== ErrorCode.NONE ? errorCode : partitionErrors[0];
+      if (code !== undefined) problems.push(readProblem(group, code));
+      if (errorCode !== ErrorCode.NONE) continue;
+      const commits = [...offsets.values()].flatMap(({ topic, partition, offset, metadata }) =>
+        (mirrored.get(topic) ?? []).map((mirror) => ({
+          topic: mirror.name,
+          partition,
+          position: { offset, metadata },
+        })),
+      );
+      if (commits.length > 0) found.set(group, commits);
+    }
+    return found;
+  }
+}
+
+/** Kinds whose offsets can be read and written. */
+const offsetKinds: ReadonlySet<GroupKind> = new Set(['classic', 'consumer', 'streams', 'simple']);
+
+function batchesOf(groups: ReadonlyMap<string, ListedGroup>, size: number) {
+  const byNode = new Map<number, string[]>();
+  for (const [group, { nodeId, kind }] of groups) {
+    if (!offsetKinds.has(kind)) continue;
+    const members = byNode.get(nodeId);
+    if (members) members.push(group);
+    else byNode.set(nodeId, [group]);
+  }
+  return [...byNode].flatMap(([nodeId, members]) =>
+    chunks(members, size).map((part) => ({ nodeId, groups: part })),
+  );
+}
+
+function partitionsOf(mirrored: Mirrored) {
+  return [...mirrored].map(([topic, [mirror]]) => ({
+    topic,
+    partitions: mirror?.partitions.map(({ partition }) => partition) ?? [],
+  }));
+}
+
+function readProblem(group: string, code: number): TaskProblem {
+  if (code === ErrorCode.UNSTABLE_OFFSET_COMMIT) {
+    const message = `group '${group}' has a transaction that is about to commit offsets`;
+    return { code: 'GROUP_OFFSETS_UNSTABLE', message };
+  }
+  const isDenied = code === ErrorCode.GROUP_AUTHORIZATION_FAILED;
+  const remedy = isDenied
+    ? `; grant it with kafka-acls --add --group '${group}' --operation Describe`
+    : '';
+  return {
+    code: isDenied ? 'AUTHORIZATION_ERROR' : 'INTERNAL_ERROR',
+    message:
+      `offsets of group '${group}' cannot be read at the source: ` + `${errorName(code)}${remedy}`,
+  };
+}

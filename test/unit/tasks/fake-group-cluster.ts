@@ -1,0 +1,173 @@
+// A destination of one broker with groups in memory, as far as the group task speaks to it:
+// coordinators, listing, reading and writing of offsets. Every request is counted. What is
+// committed expires when the clock says so, as at a broker.
+import type { FindCoordinatorRequest } from '../../../protocol/generated/find-coordinator-request.ts';
+import {
+  createCoordinator,
+  createFindCoordinatorResponse,
+} from '../../../protocol/generated/find-coordinator-response.ts';
+import {
+  createListedGroup,
+  createListGroupsResponse,
+} from '../../../protocol/generated/list-groups-response.ts';
+import type { OffsetCommitRequest } from '../../../protocol/generated/offset-commit-request.ts';
+import {
+  createOffsetCommitResponse,
+  createOffsetCommitResponsePartition,
+  createOffsetCommitResponseTopic,
+} from '../../../protocol/generated/offset-commit-response.ts';
+import type { OffsetFetchRequest } from '../../../protocol/generated/offset-fetch-request.ts';
+import {
+  createOffsetFetchResponse,
+  createOffsetFetchResponseGroup,
+  createOffsetFetchResponsePartitions,
+  createOffsetFetchResponseTopics,
+} from '../../../protocol/generated/offset-fetch-response.ts';
+import type { Api, Cluster } from '../../../src/cluster/cluster.ts';
+
+const broker = { nodeId: 1, host: 'fake', port: 1, rack: null };
+
+interface Stored {
+  readonly offset: bigint;
+  readonly metadata: string;
+  readonly atMs: number;
+}
+
+export class FakeGroupCluster implements Cluster {
+  readonly brokers = [broker];
+  readonly bootstrap: Cluster['bootstrap'] = [];
+  readonly sent: string[] = [];
+  /** Protocol types of groups that have, or had, members here. */
+  readonly withMembers = new Set<string>();
+  /** By group and `topic/partition`. */
+  readonly #offsets = new Map<string, Map<string, Stored>>();
+  readonly #nowMs: () => number;
+  readonly #retentionMs: number;
+  /** What commits of a group are answered with. */
+  readonly refusals = new Map<string, number>();
+  /** The longest time between two commits of an offset. */
+  gapMaxMs = 0;
+
+  constructor(parts: { nowMs: () => number; retentionMs: number }) {
+    this.#nowMs = parts.nowMs;
+    this.#retentionMs = parts.retentionMs;
+  }
+
+  count(api: string): number {
+    return this.sent.filter((name) => name === api).length;
+  }
+
+  delete(group: string): void {
+    this.#offsets.delete(group);
+  }
+
+  commit(group: string, key: string, offset: bigint): void {
+    const offsets = this.#offsets.get(group) ?? new Map<string, Stored>();
+    this.#offsets.set(group, offsets.set(key, { offset, metadata: '', atMs: this.#nowMs() }));
+  }
+
+  committed(group: string, key: string): bigint | null {
+    const stored = this.#offsets.get(group)?.get(key);
+    const isAlive = stored !== undefined && this.#nowMs() - stored.atMs < this.#retentionMs;
+    return isAlive ? stored.offset : null;
+  }
+
+  async send<Request, Response>(
+    _target: unknown,
+    api: Api<Request, Response>,
+    request: Request | ((version: number) => Request),
+  ): Promise<Response> {
+    this.sent.push(api.name);
+    return this.#answer(api.name, request) as Response;
+  }
+
+  #answer(name: string, request: unknown): unknown {
+    switch (name) {
+      case 'FindCoordinator':
+        return this.#coordinators(request as FindCoordinatorRequest);
+      case 'ListGroups':
+        return createListGroupsResponse({
+          groups: [...this.withMembers].map((groupId) =>
+            createListedGroup({ groupId, protocolType: 'consumer', groupState: 'Empty' }),
+          ),
+        });
+      case 'OffsetFetch':
+        return this.#read(request as OffsetFetchRequest);
+      case 'OffsetCommit':
+        return this.#write(request as OffsetCommitRequest);
+      default:
+        throw new Error(`no answer to ${name}`);
+    }
+  }
+
+  #coordinators(request: FindCoordinatorRequest): unknown {
+    const coordinators = request.coordinatorKeys.map((key) =>
+      createCoordinator({ key, nodeId: broker.nodeId }),
+    );
+    return createFindCoordinatorResponse({ coordinators });
+  }
+
+  #read(request: OffsetFetchRequest): unknown {
+    return createOffsetFetchResponse({
+      groups: request.groups.map(({ groupId, topics }) =>
+        createOffsetFetchResponseGroup({
+          groupId,
+          topics: (topics ?? []).map(({ name, partitionIndexes }) =>
+            createOffsetFetchResponseTopics({
+              name,
+              partitions: partitionIndexes.map((partitionIndex) => {
+                const key = `${name}/${partitionIndex}`;
+                const committedOffset = this.committed(groupId, key) ?? -1n;
+                const metadata = this.#offsets.get(groupId)?.get(key)?.metadata ?? '';
+                return createOffsetFetchResponsePartitions({
+                  partitionIndex,
+                  committedOffset,
+                  metadata,
+                });
+              }),
+            }),
+          ),
+        }),
+      ),
+    });
+  }
+
+  #write(request: OffsetCommitRequest): unknown {
+    const { groupId } = request;
+    const errorCode = this.refusals.get(groupId) ?? 0;
+    const offsets = this.#offsets.get(groupId) ?? new Map<string, Stored>();
+    this.#offsets.set(groupId, offsets);
+    const topics = request.topics.map(({ name, partitions }) =>
+      createOffsetCommitResponseTopic({
+        name,
+        partitions: partitions.map(({ partitionIndex, committedOffset, committedMetadata }) => {
+          const metadata = committedMetadata ?? '';
+          const stored = { offset: committedOffset, metadata, atMs: this.#nowMs() };
+          const key = `${name}/${partitionIndex}`;
+          const gapMs = stored.atMs - (offsets.get(key)?.atMs ?? stored.atMs);
+          this.gapMaxMs = Math.max(this.gapMaxMs, gapMs);
+          if (errorCode === 0) offsets.set(key, stored);
+          return createOffsetCommitResponsePartition({ partitionIndex, errorCode });
+        }),
+      }),
+    );
+    return createOffsetCommitResponse({ topics });
+  }
+
+  async metadata(): ReturnType<Cluster['metadata']> {
+    return { clusterId: 'fake', controllerId: 1, brokers: [broker], topics: new Map() };
+  }
+
+  async apiVersions(): ReturnType<Cluster['apiVersions']> {
+    const range = { min: 0, max: 9 };
+    return new Map([8, 9, 10, 16].map((key) => [key, range]));
+  }
+
+  reach(): never {
+    throw new Error('nobody reaches a fake');
+  }
+
+  async close(): Promise<void> {
+    this.sent.push('close');
+  }
+}
