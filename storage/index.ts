@@ -21,6 +21,7 @@ export type {
   EpochEnd,
   LogDamage,
   LogId,
+  LogRebuild,
   MirrorLog,
   MirrorStorage,
   OpenTransaction,

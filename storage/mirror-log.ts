@@ -1,6 +1,7 @@
 // The mirror log: the byte-exact copy of one source partition, as everything above storage sees it.
 // Nothing here knows files, sockets or topics of the destination; two implementations are planned:
-// local segment files (disk/) and topics of the destination cluster. Offsets are the source's own
+// local segment files (disk/) and topics of the destination cluster. A log is a series of
+// generations, of which readers see one (`rebuild`). Offsets are the source's own
 // (= virtual offsets of the mirror). Invariant: what `durableEnd` covers is never lost by a crash,
 // and is never answered as absent: bytes that should be there but cannot be read are a StorageError
 // (R19).
@@ -89,6 +90,30 @@ export interface RetentionRules {
   readonly bytesMax: number | null;
 }
 
+/**
+ * A new generation of a log, built from scratch beside the one that readers see. It costs its own
+ * space until it is swapped in or discarded; a crash before the swap discards it.
+ */
+export interface LogRebuild {
+  readonly logStart: bigint;
+  readonly end: bigint;
+  readonly sizeBytes: number;
+  /** As `MirrorLog.append`, to the new generation. */
+  append(records: Buffer): Promise<AppendResult>;
+  /** As `MirrorLog.read`, of the new generation, up to its end. */
+  read(offset: bigint, options: ReadOptions): Promise<ReadResult>;
+  /**
+   * Makes it durable and puts it in the place of the log's generation, at one instant also for a
+   * crash. Readers go on undisturbed; the old one is removed. Nothing may be appended to the log
+   * meanwhile.
+   * @throws StorageError OFFSET_OUT_OF_ORDER when readers would lose by it: it ends below the log,
+   * has another epoch at the log's end, or something is held back. Then nothing has changed.
+   */
+  swap(): Promise<void>;
+  /** Removes it. Idempotent, also after a swap. */
+  discard(): Promise<void>;
+}
+
 export interface MirrorLog {
   readonly id: LogId;
   /** First offset that readers may ask for. */
@@ -175,6 +200,12 @@ export interface MirrorLog {
    * log.
    */
   deleteHead(logStart: bigint): Promise<void>;
+  /**
+   * Begins a new generation of the log; the first batch appended to it has to lie at or above
+   * `logStart`. One at a time.
+   * @throws StorageError EXISTS while there is one already
+   */
+  rebuild(logStart: bigint): Promise<LogRebuild>;
   /**
    * How far a retention of `rules` lets the log start move: over whole pieces of the log that are
    * older, or above the size, and never beyond `visibleEnd`. Changes nothing.

@@ -58,6 +58,7 @@ function describe(report: StorageReport): Saying {
     case 'index-unwritten':
     case 'damage-found':
     case 'damage-repaired':
+    case 'generation-left':
       return describeRepair(report);
     case 'log-failed':
       return said(
@@ -130,7 +131,12 @@ function describeDirectory(report: Extract<StorageReport, { kind: DirectoryKind 
   }
 }
 
-type RepairKind = 'index-rebuilt' | 'index-unwritten' | 'damage-found' | 'damage-repaired';
+type RepairKind =
+  | 'index-rebuilt'
+  | 'index-unwritten'
+  | 'damage-found'
+  | 'damage-repaired'
+  | 'generation-left';
 
 /** What was wrong in a log's files, and what became of it. */
 function describeRepair(report: Extract<StorageReport, { kind: RepairKind }>): Saying {
@@ -148,6 +154,14 @@ function describeRepair(report: Extract<StorageReport, { kind: RepairKind }>): S
         'storage_index_unwritten',
         `Index files of ${logName(report.id)} were not written: ${reason(report.error)}. ` +
           'The log goes on; its next start takes longer.',
+        logFields(report.id),
+      );
+    case 'generation-left':
+      return said(
+        'warn',
+        'storage_generation_left',
+        `Files that a rebuild of ${logName(report.id)} has replaced could not be removed: ` +
+          `${reason(report.error)}. The next start does it.`,
         logFields(report.id),
       );
     case 'damage-found':

@@ -49,6 +49,12 @@ export class EpochHistory {
     return this.#lastWhere((entry) => entry.startOffset <= offset)?.epoch ?? -1;
   }
 
+  /** Epoch of the batch at the offset; below the first batch that is known, that one's. */
+  epochAtOrFirst(offset: bigint): number {
+    const found = this.epochAt(offset);
+    return found >= 0 ? found : (this.#entries[0]?.epoch ?? -1);
+  }
+
   /** See `MirrorLog.epochEnd`. `end` is the log's visible end. */
   epochEnd(epoch: number, logStart: bigint, end: bigint): EpochEnd {
     const visible = this.#entries.filter((entry) => entry.firstBatchEnd <= end);

@@ -10,6 +10,7 @@ import type { LogId, RetentionRules } from '../mirror-log.ts';
 import type { BatchMeta, ControlType } from './batch-check.ts';
 import type { CheckpointState, DurablePoint } from './checkpoint.ts';
 import { EpochHistory } from './epoch-history.ts';
+import { storageError } from './failures.ts';
 import type { DamagedRange } from './log-damage.ts';
 import { larger, smaller } from './offsets.ts';
 import { Segment } from './segment.ts';
@@ -151,6 +152,20 @@ export class LogState {
   /** Follows a truncation down. True when what readers see changed. */
   retreat(end: bigint): boolean {
     return this.#see(larger(smaller(this.#visibleEnd, end), this.logStart));
+  }
+
+  /** Runs a search. A truncation or a deleted head meanwhile starts it over. */
+  async undisturbed<T>(search: () => Promise<T>): Promise<T> {
+    for (;;) {
+      if (this.closed) throw new StorageError('CLOSED', 'the log is closed');
+      const { generation } = this;
+      try {
+        const result = await search();
+        if (generation === this.generation) return result;
+      } catch (error) {
+        if (generation === this.generation) throw storageError(error);
+      }
+    }
   }
 
   #see(visibleEnd: bigint): boolean {

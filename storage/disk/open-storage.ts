@@ -109,7 +109,7 @@ async function openDirectory(
     const isNew = verdict.kind !== 'ours';
     const shared = makeShared(options, onReport);
     const storage = new DiskStorage({ directory, directoryId, isNew, lock, shared });
-    await storage.cleanUp();
+    await storage.settle();
     await shared.space.refresh();
     return storage;
   } catch (error) {

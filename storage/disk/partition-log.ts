@@ -1,9 +1,10 @@
-// The mirror log of one partition on local files: the parts, put together.
+// The mirror log of one partition on local files: the generation that readers see, and one that may
+// be under construction.
 //
-// Owns: the order of operations on one log (one append or cut at a time, reads at any time) and the
-// listeners. What each operation does is in the file of its name. Invariant: see MirrorLog.
+// Owns: the order of operations on one log (one append or cut at a time, reads at any time), the
+// change from one generation to the next, and the listeners. What each operation does is in the
+// file of its name. Invariant: see MirrorLog.
 
-import type { Clock } from '../clock.ts';
 import { StorageError } from '../errors.ts';
 import type {
   AbortedTransaction,
@@ -11,6 +12,7 @@ import type {
   EpochEnd,
   LogDamage,
   LogId,
+  LogRebuild,
   MirrorLog,
   OpenTransaction,
   ReadOptions,
@@ -18,94 +20,60 @@ import type {
   RetentionRules,
   TimestampOffset,
 } from '../mirror-log.ts';
-import type { Disk } from './device.ts';
 import { storageError } from './failures.ts';
-import type { FileTable } from './file-table.ts';
-import type { FlushScheduler } from './flush-scheduler.ts';
-import type { IndexCache } from './index-cache.ts';
-import { LogAppender } from './log-appender.ts';
-import { LogCutter } from './log-cutter.ts';
-import { LogDamages } from './log-damage.ts';
-import { LogDurability } from './log-durability.ts';
-import { LogReader } from './log-reader.ts';
+import type { LogDirectories } from './log-directories.ts';
+import { type GenerationListeners, LogGeneration, type LogSurroundings } from './log-generation.ts';
+import { assertReplaces, DiskLogRebuild } from './log-rebuild.ts';
 import type { LogState } from './log-state.ts';
 import { larger } from './offsets.ts';
-import { type RecoveredLog, recoverLog } from './recovery.ts';
 import type { OnReport } from './reports.ts';
-import type { IndexInterval } from './segment-index.ts';
-import { SegmentIndexes } from './segment-indexes.ts';
 import { Serial } from './serial.ts';
-import type { SpaceGuard } from './space-guard.ts';
-import { TimeLookup } from './time-lookup.ts';
 
-/** What all logs of a storage share. */
-export interface LogSurroundings {
-  readonly disk: Disk;
-  readonly files: FileTable;
-  readonly indexes: IndexCache;
-  readonly indexInterval: IndexInterval;
-  readonly clock: Clock;
-  readonly scheduler: FlushScheduler;
-  readonly space: SpaceGuard;
-  readonly segmentBytesMax: number;
-  readonly verifyReads: boolean;
-  readonly acceptLoss: boolean;
-  readonly onReport: OnReport;
-}
-
-export async function openPartitionLog(
-  id: LogId,
-  directory: string,
-  surroundings: LogSurroundings,
-): Promise<DiskMirrorLog> {
-  try {
-    const recovered = await recoverLog({ ...surroundings, id, directory });
-    return new DiskMirrorLog(recovered, surroundings);
-  } catch (error) {
-    throw storageError(error);
-  }
+export interface LogPlace {
+  readonly id: LogId;
+  readonly name: string;
+  readonly directories: LogDirectories;
 }
 
 export class DiskMirrorLog implements MirrorLog {
-  readonly #state: LogState;
+  readonly id: LogId;
+  readonly #place: LogPlace;
+  readonly #around: LogSurroundings;
   readonly #changes = new Serial();
-  readonly #durability: LogDurability;
-  readonly #appender: LogAppender;
-  readonly #cutter: LogCutter;
-  readonly #reader: LogReader;
-  readonly #times: TimeLookup;
-  readonly #indexes: SegmentIndexes;
-  readonly #damages: LogDamages;
   readonly #listeners = new Set<() => void>();
   readonly #damageListeners = new Set<() => void>();
   readonly #onReport: OnReport;
+  readonly #events: GenerationListeners = {
+    onChanged: (generation) => {
+      if (generation === this.#current) this.#tell(this.#listeners);
+    },
+    onDamage: (generation) => {
+      if (generation === this.#current) this.#tell(this.#damageListeners);
+    },
+  };
+  #current: LogGeneration | null = null;
+  #rebuild: DiskLogRebuild | null = null;
 
-  constructor(recovered: RecoveredLog, surroundings: LogSurroundings) {
-    const { state, checkpoint, sealer } = recovered;
-    this.#state = state;
-    this.#onReport = surroundings.onReport;
-    this.#durability = new LogDurability({
-      ...surroundings,
-      state,
-      checkpoint,
-      sealer,
-      onDurable: () => this.#advance(),
-    });
-    const parts = { ...surroundings, state, sealer, durability: this.#durability };
-    this.#appender = new LogAppender(parts);
-    this.#cutter = new LogCutter({ ...parts, onChanged: () => this.#notify() });
-    this.#indexes = new SegmentIndexes(parts);
-    const reading = { ...parts, indexes: this.#indexes };
-    this.#damages = new LogDamages({
-      ...reading,
-      onDamage: () => this.#tell(this.#damageListeners),
-    });
-    this.#reader = new LogReader({ ...reading, damages: this.#damages });
-    this.#times = new TimeLookup(reading);
+  private constructor(place: LogPlace, around: LogSurroundings) {
+    this.id = place.id;
+    this.#place = place;
+    this.#around = around;
+    this.#onReport = around.onReport;
   }
 
-  get id(): LogId {
-    return this.#state.id;
+  static async open(place: LogPlace, around: LogSurroundings): Promise<DiskMirrorLog> {
+    const log = new DiskMirrorLog(place, around);
+    log.#current = await log.#openAt(place.directories.pathOf(place.name));
+    return log;
+  }
+
+  get #generation(): LogGeneration {
+    if (this.#current === null) throw new StorageError('CLOSED', 'the log is not open');
+    return this.#current;
+  }
+
+  get #state(): LogState {
+    return this.#generation.state;
   }
 
   get logStart(): bigint {
@@ -140,17 +108,24 @@ export class DiskMirrorLog implements MirrorLog {
     return this.#state.sizeBytes;
   }
 
+  /** Of a generation that is being built. */
+  get rebuildBytes(): number {
+    return this.#rebuild?.sizeBytes ?? 0;
+  }
+
   get heldFrom(): bigint | null {
     return this.#state.hold;
   }
 
   append(records: Buffer): Promise<AppendResult> {
-    return this.#changes.run(() => this.#appender.append(records));
+    return this.#changes.run(() => this.#generation.append(records));
   }
 
   flush(): Promise<void> {
     // Behind the appends that were called before, also when they have not begun to write.
-    return this.#changes.run(async () => undefined).then(() => this.#durability.flush());
+    return this.#changes
+      .run(async () => undefined)
+      .then(() => this.#onGeneration(({ durability }) => durability.flush()));
   }
 
   onAdvance(listener: () => void): () => void {
@@ -161,22 +136,16 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   read(offset: bigint, options: ReadOptions): Promise<ReadResult> {
-    return this.#reader.read(offset, options);
+    return this.#onGeneration(({ reader }) => reader.read(offset, options));
   }
 
-  async abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]> {
-    const state = this.#state;
-    for (;;) {
-      this.#assertOpen();
-      const { generation, visibleEnd } = state;
-      const query = { from: larger(from, state.logStart), to, visibleEnd };
-      try {
-        const found = await this.#indexes.aborted(query);
-        if (generation === state.generation) return found;
-      } catch (error) {
-        if (generation === state.generation) throw storageError(error);
-      }
-    }
+  abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]> {
+    return this.#onGeneration(({ state, indexes }) =>
+      state.undisturbed(() => {
+        const query = { from: larger(from, state.logStart), to, visibleEnd: state.visibleEnd };
+        return indexes.aborted(query);
+      }),
+    );
   }
 
   get damage(): readonly LogDamage[] {
@@ -193,7 +162,10 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   repair({ from }: LogDamage, records: Buffer): Promise<void> {
-    return this.#changes.run(() => this.#damages.repair(from, records, this.#durability));
+    return this.#changes.run(() => {
+      const { damages, durability } = this.#generation;
+      return damages.repair(from, records, durability);
+    });
   }
 
   retentionStart(rules: RetentionRules): bigint {
@@ -205,11 +177,11 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   offsetForTimestamp(timestamp: bigint): Promise<TimestampOffset | null> {
-    return this.#times.offsetForTimestamp(timestamp);
+    return this.#onGeneration(({ times }) => times.offsetForTimestamp(timestamp));
   }
 
   offsetOfMaxTimestamp(): Promise<TimestampOffset | null> {
-    return this.#times.offsetOfMaxTimestamp();
+    return this.#onGeneration(({ times }) => times.offsetOfMaxTimestamp());
   }
 
   epochEnd(epoch: number): EpochEnd {
@@ -218,63 +190,129 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   hold(offset: bigint | null): void {
+    const { state, durability } = this.#generation;
     this.#assertOpen();
     // What was seen stays visible, also after a restart, which knows the hold and not the past.
-    const hold = offset === null ? null : larger(offset, this.#state.visibleEnd);
-    if (hold === this.#state.hold) return;
-    this.#state.hold = hold;
-    this.#durability.markHoldChanged();
-    this.#advance();
+    const hold = offset === null ? null : larger(offset, state.visibleEnd);
+    if (hold === state.hold) return;
+    state.hold = hold;
+    durability.markHoldChanged();
+    this.#generation.advance();
   }
 
   truncate(offset: bigint): Promise<void> {
-    return this.#changes.run(() => this.#cutter.truncate(offset));
+    return this.#changes.run(() => this.#generation.cutter.truncate(offset));
   }
 
   deleteHead(logStart: bigint): Promise<void> {
-    return this.#changes.run(() => this.#cutter.deleteHead(logStart));
+    return this.#changes.run(() => this.#generation.cutter.deleteHead(logStart));
+  }
+
+  rebuild(logStart: bigint): Promise<LogRebuild> {
+    return this.#changes.run(async () => {
+      this.#assertOpen();
+      if (this.#rebuild !== null) throw new StorageError('EXISTS', 'the log is being rebuilt');
+      const { directories, name } = this.#place;
+      await directories.removeNext(name);
+      // Epochs whose records are all gone are known from the log as it is.
+      const headEpoch = this.#state.epochs.epochAtOrFirst(logStart);
+      const directory = await directories.begin(name, { logStart, headEpoch });
+      this.#rebuild = new DiskLogRebuild({
+        generation: await this.#openAt(directory),
+        swap: (rebuild) => this.#changes.run(() => this.#swap(rebuild)),
+        discard: (rebuild) => this.#changes.run(() => this.#discard(rebuild)),
+      });
+      return this.#rebuild;
+    });
   }
 
   /** Makes everything durable, then refuses all further use. */
   async close(): Promise<void> {
     await this.#changes.run(async () => {
-      const { state, durability } = { state: this.#state, durability: this.#durability };
-      if (state.closed) return;
+      await this.#abandonRebuild();
       try {
-        if (state.failure === null) {
-          await durability.flush();
-          await durability.exclusive(() => durability.saveCheckpoint());
-        }
+        await this.#generation.close();
       } finally {
-        this.#retire();
+        this.#forgetListeners();
       }
     });
   }
 
   /** The log is being deleted: whatever is under way ends, nothing is written any more. */
   async abandon(): Promise<void> {
-    await this.#changes.run(() => this.#durability.exclusive(async () => this.#retire()));
+    await this.#changes.run(async () => {
+      await this.#abandonRebuild();
+      await this.#generation.retire();
+      this.#forgetListeners();
+    });
   }
 
-  #retire(): void {
-    this.#state.closed = true;
-    this.#state.generation += 1;
-    this.#durability.release();
-    this.#notify();
-    this.#listeners.clear();
-    this.#damageListeners.clear();
+  async #swap(rebuild: DiskLogRebuild): Promise<void> {
+    this.#assertOpen();
+    if (this.#rebuild !== rebuild) throw new StorageError('CLOSED', 'the rebuild has ended');
+    const next = rebuild.generation;
+    const before = this.#generation;
+    assertReplaces(next.state, before.state);
+    await next.cutter.deleteHead(before.state.logStart);
+    await next.settle();
+    const { directories, name } = this.#place;
+    try {
+      await directories.commit(name);
+    } catch (error) {
+      // Which of the two a crash leaves cannot be known, so neither may grow.
+      this.#rebuild = null;
+      await next.retire();
+      throw before.durability.fail(error);
+    }
+    this.#rebuild = null;
+    this.#current = next;
+    await before.retire();
+    this.#tell(this.#listeners);
+    try {
+      await directories.removePrevious(name);
+    } catch (error) {
+      // The next start removes it.
+      this.#onReport({ kind: 'generation-left', id: this.id, error });
+    }
+  }
+
+  async #discard(rebuild: DiskLogRebuild): Promise<void> {
+    if (this.#rebuild !== rebuild) return;
+    await this.#abandonRebuild();
+    const { directories, name } = this.#place;
+    await directories.removeNext(name);
+  }
+
+  /** Its files are removed by whoever needs their place, or by the next start. */
+  async #abandonRebuild(): Promise<void> {
+    const rebuild = this.#rebuild;
+    this.#rebuild = null;
+    await rebuild?.generation.retire();
+  }
+
+  /** A question to the generation that readers see; asked again when another took its place. */
+  async #onGeneration<T>(ask: (generation: LogGeneration) => Promise<T>): Promise<T> {
+    for (;;) {
+      const generation = this.#generation;
+      try {
+        return await ask(generation);
+      } catch (error) {
+        if (generation === this.#current) throw storageError(error);
+      }
+    }
+  }
+
+  #openAt(directory: string): Promise<LogGeneration> {
+    return LogGeneration.open({ id: this.id, directory }, this.#around, this.#events);
   }
 
   #assertOpen(): void {
     if (this.#state.closed) throw new StorageError('CLOSED', 'the log is closed');
   }
 
-  #advance(): void {
-    if (this.#state.advance()) this.#notify();
-  }
-
-  #notify(): void {
-    this.#tell(this.#listeners);
+  #forgetListeners(): void {
+    this.#listeners.clear();
+    this.#damageListeners.clear();
   }
 
   #tell(listeners: ReadonlySet<() => void>): void {

@@ -397,26 +397,35 @@ function reachesBeyond(segment: Segment, durable: DurablePoint): boolean {
   return from !== null && segment.size > from;
 }
 
+export interface NewLog {
+  readonly logStart: bigint;
+  /** The epoch in force at the start, or -1. */
+  readonly headEpoch: number;
+  /** An empty file that is there from the first moment on, or null. */
+  readonly extraFile: string | null;
+}
+
 /** Makes the files of a new, empty log in `directory`, durable but for the directory's own name. */
 export async function createLogFiles(
   disk: Disk,
   directory: string,
-  logStart: bigint,
+  { logStart, headEpoch, extraFile }: NewLog,
 ): Promise<void> {
   try {
     await disk.makeDirectory(directory);
-    const path = joinPath(directory, segmentFileName(logStart));
-    const file = await disk.openFile(path, { create: true });
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
+    for (const name of [segmentFileName(logStart), ...(extraFile === null ? [] : [extraFile])]) {
+      const file = await disk.openFile(joinPath(directory, name), { create: true });
+      try {
+        await file.sync();
+      } finally {
+        await file.close();
+      }
     }
     await Checkpoint.create(disk, joinPath(directory, checkpointFileName), {
       logStart,
       durable: { end: logStart, segment: logStart, position: 0 },
       hold: null,
-      headEpoch: -1,
+      headEpoch,
       sealGeneration: 0n,
     });
     await disk.syncDirectory(directory);

@@ -46,6 +46,8 @@ export type StorageReport =
       readonly from: bigint;
       readonly to: bigint;
     }
+  /** The files of a generation that was rebuilt could not be removed; the next start does it. */
+  | { readonly kind: 'generation-left'; readonly id: LogId; readonly error: unknown }
   /** A write or sync failed: the log takes no more appends; what was durable is still read. */
   | { readonly kind: 'log-failed'; readonly id: LogId; readonly error: StorageError }
   | { readonly kind: 'listener-failed'; readonly id: LogId; readonly error: unknown }

@@ -9,7 +9,6 @@ import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-
 import { openRecords } from '../../protocol/records.ts';
 import { StorageError } from '../errors.ts';
 import type { TimestampOffset } from '../mirror-log.ts';
-import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import type { LogState } from './log-state.ts';
 import type { Segment } from './segment.ts';
@@ -41,26 +40,11 @@ export class TimeLookup {
   }
 
   offsetForTimestamp(timestamp: bigint): Promise<TimestampOffset | null> {
-    return this.#undisturbed(() => this.#firstAtOrAfter(timestamp));
+    return this.#state.undisturbed(() => this.#firstAtOrAfter(timestamp));
   }
 
   offsetOfMaxTimestamp(): Promise<TimestampOffset | null> {
-    return this.#undisturbed(() => this.#largest());
-  }
-
-  /** A truncation or a deleted head during the search starts it over. */
-  async #undisturbed<T>(search: () => Promise<T>): Promise<T> {
-    const state = this.#state;
-    for (;;) {
-      if (state.closed) throw new StorageError('CLOSED', 'the log is closed');
-      const { generation } = state;
-      try {
-        const result = await search();
-        if (generation === state.generation) return result;
-      } catch (error) {
-        if (generation === state.generation) throw storageError(error);
-      }
-    }
+    return this.#state.undisturbed(() => this.#largest());
   }
 
   async #firstAtOrAfter(timestamp: bigint): Promise<TimestampOffset | null> {

@@ -262,6 +262,9 @@ export class MemoryMirrorLog implements MirrorLog {
   retentionStart(): bigint {
     return this.#logStart;
   }
+  async rebuild(): Promise<never> {
+    throw new StorageError('IO', 'a log in memory has one generation');
+  }
 
   #visible(): Stored[] {
     return this.#batches.filter(({ last }) => last < this.visibleEnd);
