@@ -78,7 +78,7 @@ export async function refuseProduce(
   );
   const hints =
     version >= hintsFrom && elsewhere.length > 0 ? await hintsFor(session, elsewhere) : noHints;
-  if (mayWait && refused.some(({ verdict }) => verdict.kind === 'wait')) await pause(session);
+  if (mayWait && refused.some(({ verdict }) => verdict.kind === 'wait')) await holdBack(session);
   const leaders: number[] = [];
   const responses = refused.map(({ topic, verdict }) => {
     const refusal = refusalOf(verdict, readOnly);
@@ -157,8 +157,8 @@ function errorAnswer(index: number, refusal: Refusal, hint: LeaderHint | undefin
   });
 }
 
-/** Ends early when the client is gone. */
-async function pause(session: SessionView): Promise<void> {
+/** Holds a retriable refusal back for a moment; ends early when the client is gone. */
+export async function holdBack(session: SessionView): Promise<void> {
   try {
     await delay(waitMs, undefined, { signal: session.closed });
   } catch (error) {

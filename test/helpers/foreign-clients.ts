@@ -95,6 +95,19 @@ export async function skipReason(kind: ConsumerKind): Promise<string | false> {
   return reason === undefined ? false : `${kind}: ${reason}`;
 }
 
+/** One of the Java programs, with the clients of a version. */
+export async function javaCommand(
+  main: string,
+  argument: string,
+  version: KafkaVersion = defaultKafkaVersion,
+): Promise<ClientCommand> {
+  const jars = await kafkaJars(version);
+  const classes = [await javaPrograms(), path.join(jars, '*')].join(path.delimiter);
+  const flags = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+  const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
+  return { command: 'java', args: [...flags, log, '-cp', classes, main, argument] };
+}
+
 async function clientCommand(
   kind: ConsumerKind,
   role: 'consume' | 'produce',
@@ -105,12 +118,8 @@ async function clientCommand(
   const argument = JSON.stringify({ role, groupProtocol, ...rest });
   switch (toolchains[kind]) {
     case 'java': {
-      const jars = await kafkaJars(javaVersion ?? defaultKafkaVersion);
-      const classes = [await javaPrograms(), path.join(jars, '*')].join(path.delimiter);
       const main = role === 'consume' ? 'Consume' : 'Produce';
-      const flags = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
-      const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
-      return { command: 'java', args: [...flags, log, '-cp', classes, main, argument] };
+      return javaCommand(main, argument, javaVersion);
     }
     case 'python':
       return {
@@ -294,6 +303,13 @@ export async function startConsumer(
   options: ConsumerOptions,
 ): Promise<ForeignConsumer> {
   return new ForeignConsumer(kind, await clientCommand(kind, 'consume', options));
+}
+
+/** A Java share consumer: any number of them share a partition's records. */
+export async function startShareConsumer(
+  options: Pick<ConsumerOptions, 'bootstrap' | 'topic' | 'properties'> & { group: string },
+): Promise<ForeignConsumer> {
+  return new ForeignConsumer('java', await javaCommand('ShareConsume', JSON.stringify(options)));
 }
 
 /** Starts a producer and waits until it takes records (transactional ones: initialised). */

@@ -6,8 +6,9 @@
 
 import { spawn } from 'node:child_process';
 import path from 'node:path';
+import { ClientProcess } from './client-process.ts';
 import { defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
-import { programFile } from './toolchains.ts';
+import { javaPrograms, programFile } from './toolchains.ts';
 
 const toolsPackage = 'org.apache.kafka.tools';
 
@@ -25,6 +26,9 @@ const mainClasses = {
   'kafka-broker-api-versions': `${toolsPackage}.BrokerApiVersionsCommand`,
   'kafka-metadata-quorum': `${toolsPackage}.MetadataQuorumCommand`,
   'kafka-log-dirs': `${toolsPackage}.LogDirsCommand`,
+  'kafka-leader-election': `${toolsPackage}.LeaderElectionCommand`,
+  'kafka-features': `${toolsPackage}.FeatureCommand`,
+  'kafka-delegation-tokens': `${toolsPackage}.DelegationTokenCommand`,
   'kafka-reassign-partitions': `${toolsPackage}.reassign.ReassignPartitionsCommand`,
   'kafka-dump-log': `${toolsPackage}.DumpLogSegments`,
   'kafka-producer-perf-test': `${toolsPackage}.ProducerPerformance`,
@@ -76,6 +80,23 @@ function collect(
   });
 }
 
+/** The tool's arguments: its bootstrap address first, for tools that take one. */
+function argumentsOf(
+  target: { bootstrap: string } | null,
+  name: JavaToolName,
+  args: readonly string[],
+): string[] {
+  const isBare = withoutBootstrap.includes(name);
+  if (!isBare && !target) throw new Error(`${name} needs a bootstrap address`);
+  return [...(isBare || !target ? [] : ['--bootstrap-server', target.bootstrap]), ...args];
+}
+
+const javaFlags = ['-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+
+function logFlag(): string {
+  return `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
+}
+
 /** Runs a tool against a bootstrap address (null for tools that need none). */
 export async function javaTool(
   target: { bootstrap: string } | null,
@@ -84,11 +105,44 @@ export async function javaTool(
   options: JavaToolOptions = {},
 ): Promise<JavaToolResult> {
   const jars = await kafkaJars(options.version ?? defaultKafkaVersion);
-  const isBare = withoutBootstrap.includes(name);
-  if (!isBare && !target) throw new Error(`${name} needs a bootstrap address`);
-  const bootstrap = isBare || !target ? [] : ['--bootstrap-server', target.bootstrap];
-  const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
-  const flags = ['-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', log];
   const classes = ['-cp', path.join(jars, '*'), mainClasses[name]];
-  return collect(name, [...flags, ...classes, ...bootstrap, ...args], options);
+  const all = [...javaFlags, logFlag(), ...classes, ...argumentsOf(target, name, args)];
+  return collect(name, all, options);
+}
+
+/**
+ * Many tools in one JVM, one at a time: what a JVM's start costs, thirty tools cost together. They
+ * are those of the default version.
+ */
+export class JavaTools {
+  readonly #process: ClientProcess;
+
+  private constructor(process: ClientProcess) {
+    this.#process = process;
+  }
+
+  static async start(): Promise<JavaTools> {
+    const jars = await kafkaJars(defaultKafkaVersion);
+    const classes = [await javaPrograms(), path.join(jars, '*')].join(path.delimiter);
+    const args = [...javaFlags, logFlag(), '-cp', classes, 'Tools'];
+    return new JavaTools(new ClientProcess('tools', { command: 'java', args }, () => undefined));
+  }
+
+  /** Rejects with all that the tool said when it ended with an error. */
+  async run(
+    target: { bootstrap: string } | null,
+    name: JavaToolName,
+    args: readonly string[],
+    stdin = '',
+  ): Promise<JavaToolResult> {
+    const command = { op: 'tool', main: mainClasses[name], args: argumentsOf(target, name, args) };
+    const { exitCode, ...said } = await this.#process.request({ ...command, stdin });
+    const result = { stdout: String(said.stdout), stderr: String(said.stderr) };
+    if (exitCode === 0) return result;
+    throw new Error(`${name} ended with ${exitCode}:\n${result.stdout}\n${result.stderr}`);
+  }
+
+  stop(): Promise<void> {
+    return this.#process.stop();
+  }
 }

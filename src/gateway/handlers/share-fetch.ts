@@ -23,8 +23,9 @@ import {
 import { ErrorCode, emptyBytes } from '../../../protocol/index.ts';
 import { shiftRecords } from '../fetch-shift.ts';
 import type { Disposition, Handler, RequestContext } from '../handler.ts';
-import { answer, decodeBody, requestWith, rewriting } from '../messages.ts';
+import { answer, decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
+import { holdBack } from '../produce-refusal.ts';
 import {
   isAnyUnsettled,
   noLeader,
@@ -60,16 +61,27 @@ function answerNoSession(context: RequestContext): Disposition {
   return answer(context, shareFetchResponseCodec, createShareFetchResponse({ errorCode }));
 }
 
+/** Late, so that a consumer that polls on until the promotion does not spin. */
 function answerAtLinkNode(context: RequestContext, request: ShareFetchRequest): Disposition {
   if (request.shareSessionEpoch > 0) return answerNoSession(context);
-  const { directory } = context.session.services;
+  const { session, header } = context;
+  return {
+    kind: 'answer',
+    response: holdBack(session).then(() => {
+      const response = refusedAtLinkNode(session.services.directory, request);
+      return responseTo(header, shareFetchResponseCodec, response);
+    }),
+  };
+}
+
+function refusedAtLinkNode(directory: TopicDirectory, request: ShareFetchRequest) {
   const responses = request.topics.map((topic) =>
     refusedTopic(topic, (partition) => {
       const place = sharePlace(directory, topic, partition);
       return place.kind === 'refused' ? place.refusal : notLeaderForShare;
     }),
   );
-  return answer(context, shareFetchResponseCodec, createShareFetchResponse({ responses }));
+  return createShareFetchResponse({ responses });
 }
 
 interface SplitRequest {

@@ -1,0 +1,137 @@
+// Share groups over a promotion: refused on the mirror in a way that a Java share consumer survives,
+// then from S on, at virtual offsets, with markers hidden before the splice; and Kafka's own tool
+// for their offsets. Everything here goes through the proxy.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
+import { JavaTools } from '../helpers/java-tools.ts';
+import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
+import { stopMirroring } from '../helpers/mirror-commands.ts';
+import {
+  addToTransaction,
+  createTopic,
+  endTransaction,
+  newProducer,
+  startTransaction,
+  values,
+  write,
+} from '../helpers/raw-writes.ts';
+import { until } from '../helpers/wait.ts';
+
+const topic = 'shared';
+const group = 'workers';
+let stage: LinkedStage;
+let tools: JavaTools;
+let consumer: ForeignConsumer | undefined;
+
+before(async () => {
+  const settings = {
+    'share.coordinator.state.topic.replication.factor': '1',
+    'share.coordinator.state.topic.min.isr': '1',
+    'share.coordinator.state.topic.num.partitions': '1',
+  };
+  stage = await startStage({ destination: { settings } });
+  tools = await JavaTools.start();
+  await createTopic(stage.atSource, topic);
+  await write(stage.atSource, topic, 0, values('copied', 30));
+  await stage.mirror(topic);
+  await stage.mirrored(topic);
+});
+
+after(async () => {
+  await consumer?.stop();
+  await tools?.stop();
+  await stage?.stop();
+});
+
+const shareTool = async (...args: string[]): Promise<string> =>
+  (await tools.run(stage.causeway, 'kafka-share-groups', args)).stdout;
+
+/** START-OFFSET and LAG as the tool prints them. */
+async function startAndLag(): Promise<string | undefined> {
+  const printed = await shareTool('--describe', '--group', group, '--offsets');
+  const row = printed.split('\n').find((line) => line.startsWith(group));
+  return row?.split(/\s+/).slice(3, 5).join(' ');
+}
+
+/** The broker moves a start when it likes; what was read is no lag. */
+const allRead = /^(3|4|5)\d 0$/;
+
+const describedAs = (expected: RegExp): Promise<true> => {
+  let seen: string | undefined;
+  return until(
+    `share offsets ${expected}`,
+    async () => {
+      seen = await startAndLag();
+      return expected.test(seen ?? '') ? true : undefined;
+    },
+    { describe: () => `last seen ${seen}` },
+  );
+};
+
+const offsetsOf = ({ records }: ForeignConsumer): number[] =>
+  records.map(({ offset }) => offset).sort((left, right) => left - right);
+
+const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from }, (_, index) => from + index);
+
+test('a share consumer is refused on a mirror, lives, and begins at S after the promotion', async () => {
+  const { causeway, atProxy } = stage;
+  // A marker in the shell: native offset 0 stays hidden.
+  const marking = await newProducer(atProxy, 'marking');
+  await startTransaction(atProxy, marking, topic, [0]);
+  await endTransaction(atProxy, marking, 'abort');
+  await until(
+    'a marker',
+    async () => ((await offsets(stage.atDestination, topic, -1n))[0] ?? 0n) > 0n,
+  );
+
+  const sharing = await startShareConsumer({ bootstrap: causeway.bootstrap, topic, group });
+  consumer = sharing;
+  await until('a refusal', () => sharing.errors.some((error) => error.includes('Authorization')), {
+    describe: () => `${sharing.errors.join()} ${sharing.stderr}`,
+  });
+  // The tool ends with 0 also when it fails.
+  const reset = ['--reset-offsets', '--group', 'others', '--topic', topic, '--to-earliest'];
+  assert.match(await shareTool(...reset, '--execute'), /share groups cannot read it/);
+
+  const [switched] = await stopMirroring(causeway, 'promote', topic);
+  assert.deepEqual([switched?.virtualEnd, switched?.nativeEnd], [30, 1]);
+  assert.equal(await write(atProxy, topic, 0, values('after', 20)), 30n);
+  await sharing.waitForCount(20);
+  assert.deepEqual(offsetsOf(sharing), range(30, 50));
+  assert.deepEqual(sharing.records.map(({ value }) => value).sort(), values('after', 20).sort());
+  await describedAs(allRead);
+});
+
+test('a transaction on a promoted topic is read by the share group, its marker is not', async () => {
+  const { atProxy } = stage;
+  assert.ok(consumer);
+  const writer = await newProducer(atProxy, 'writing');
+  assert.equal(await addToTransaction(atProxy, writer, topic, [0]), 0);
+  await write(atProxy, topic, 0, values('transactional', 3), { producer: writer, sequence: 0 });
+  await endTransaction(atProxy, writer, 'commit');
+  await consumer.waitForCount(23);
+  assert.deepEqual(offsetsOf(consumer), range(30, 53));
+  await describedAs(allRead);
+});
+
+test('kafka-share-groups resets to virtual offsets, and never before S', async () => {
+  assert.ok(consumer);
+  await consumer.stop();
+  const reset = (...to: string[]) =>
+    shareTool('--reset-offsets', '--group', group, '--topic', topic, ...to, '--execute');
+  await reset('--to-latest');
+  assert.equal(await startAndLag(), '54 0');
+  await reset('--to-earliest');
+  assert.equal(await startAndLag(), '30 24');
+  await reset('--to-datetime', '2000-01-01T00:00:00.000');
+  assert.equal(await startAndLag(), '30 24');
+
+  consumer = await startShareConsumer({ bootstrap: stage.causeway.bootstrap, topic, group });
+  await consumer.waitForCount(23);
+  assert.deepEqual(offsetsOf(consumer), range(30, 53));
+  await consumer.stop();
+  await shareTool('--delete-offsets', '--group', group, '--topic', topic);
+  assert.equal(await startAndLag(), undefined);
+});
