@@ -1,6 +1,6 @@
-// Share groups over a promotion: refused on the mirror in a way that a Java share consumer survives,
-// then from S on, at virtual offsets, with markers hidden before the splice; and Kafka's own tool
-// for their offsets. Everything here goes through the proxy.
+// Share groups over a promotion: refused on the mirror in a way that a Java share consumer
+// survives, then from S on, at virtual offsets, with markers hidden before the splice; and Kafka's
+// own tool for their offsets. Everything here goes through the proxy.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
@@ -75,7 +75,7 @@ const offsetsOf = ({ records }: ForeignConsumer): number[] =>
 const range = (from: number, to: number): number[] =>
   Array.from({ length: to - from }, (_, index) => from + index);
 
-test('a share consumer is refused on a mirror, lives, and begins at S after the promotion', async () => {
+test('a share consumer lives through its refusal on a mirror and begins at S', async () => {
   const { causeway, atProxy } = stage;
   // A marker in the shell: native offset 0 stays hidden.
   const marking = await newProducer(atProxy, 'marking');
@@ -104,7 +104,7 @@ test('a share consumer is refused on a mirror, lives, and begins at S after the 
   await describedAs(allRead);
 });
 
-test('a transaction on a promoted topic is read by the share group, its marker is not', async () => {
+test('a share group reads a transaction of a promoted topic, but not its marker', async () => {
   const { atProxy } = stage;
   assert.ok(consumer);
   const writer = await newProducer(atProxy, 'writing');
