@@ -28,6 +28,8 @@ interface Plan {
   readonly starts: readonly SourceStart[];
 }
 
+const resumed: Audit = { actor: 'causeway', why: 'creation resumed' };
+
 export interface CreatorParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
@@ -97,17 +99,17 @@ export class MirrorCreator {
       const plan = await this.#plan(link, intent.sourceTopic, intent.creating);
       const { topics } = await this.#context.destination.metadata([name]);
       const found = topics.get(name);
-      const audit = { actor: 'causeway', why: 'creation resumed' };
       if (found === undefined || found.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
         // Made now, so with what the source says now; that on record first, by which the next look
         // would know it.
         const now: TopicRecord = { ...intent, syncedConfigs: plan.synced };
         await this.#changes.commit([{ put: now }]);
-        await this.#carryOut(now, plan, audit);
+        await this.#carryOut(now, plan, resumed);
         return;
       }
       const foreign = await this.#whyForeign(found, plan, intent);
-      if (foreign === null) await this.#finish(intent, plan, { topicId: found.topicId, audit });
+      const { topicId } = found;
+      if (foreign === null) await this.#finish(intent, plan, { topicId, audit: resumed });
       else await this.#abandon(intent, foreign);
     });
   }
@@ -216,6 +218,9 @@ export class MirrorCreator {
         );
         return;
       }
+      const isThere = error instanceof LinkError && error.code === 'TOPIC_EXISTS';
+      // It has come into being just now, and may be ours: the next look tells.
+      if (isThere && audit === resumed) throw error;
       await this.#changes.commit([{ delete: `topic/${intent.name}` }]);
       if (!(error instanceof ClusterError)) throw error;
       throw new LinkError('DESTINATION_REFUSED', error.message, { cause: error });

@@ -74,6 +74,11 @@ export async function createShell(destination: Cluster, shell: NewShell): Promis
   if (result === undefined || result.errorCode === ErrorCode.TOPIC_ALREADY_EXISTS) {
     throw new LinkError('TOPIC_EXISTS', `Topic '${shell.name}' already exists.`);
   }
+  if (result.errorCode === ErrorCode.REQUEST_TIMED_OUT) {
+    // The broker stopped waiting for the controller, which may well have created it, or still does.
+    const message = `the destination did not create topic '${shell.name}' in time`;
+    throw new ClusterError('TIMEOUT', message, { maybeSent: !shell.validateOnly });
+  }
   if (result.errorCode !== ErrorCode.NONE) {
     throw new LinkError(
       'DESTINATION_REFUSED',

@@ -1,0 +1,47 @@
+// What the destination says to the creation of a shell, and what we make of it: refused for
+// certain, or in doubt.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  createCreatableTopicResult,
+  createCreateTopicsResponse,
+} from '../../../protocol/generated/create-topics-response.ts';
+import type { Api } from '../../../src/cluster/cluster.ts';
+import { createShell } from '../../../src/link/shell-topic.ts';
+import { FakeCluster, shellId } from './fakes.ts';
+
+class Answering extends FakeCluster {
+  readonly #errorCode: number;
+
+  constructor(errorCode: number) {
+    super();
+    this.#errorCode = errorCode;
+  }
+
+  override async send<Request, Response>(_: unknown, api: Api<Request, Response>) {
+    assert.equal(api.name, 'CreateTopics');
+    const topic = createCreatableTopicResult({ topicId: shellId, errorCode: this.#errorCode });
+    return createCreateTopicsResponse({ topics: [topic] }) as Response;
+  }
+}
+
+const create = (errorCode: number, validateOnly = false): Promise<string> =>
+  createShell(new Answering(errorCode), {
+    name: 'orders',
+    partitionsCount: 1,
+    replicationFactor: -1,
+    configs: {},
+    validateOnly,
+  });
+
+test('a shell whose creation timed out at the destination is in doubt, not refused', async () => {
+  await assert.rejects(create(7), { name: 'ClusterError', code: 'TIMEOUT', maybeSent: true });
+  // Nothing was to be made.
+  await assert.rejects(create(7, true), { name: 'ClusterError', maybeSent: false });
+});
+
+test('what the destination refuses is refused', async () => {
+  assert.equal(await create(0), shellId);
+  await assert.rejects(create(36), { name: 'LinkError', code: 'TOPIC_EXISTS' });
+  await assert.rejects(create(38), { name: 'LinkError', code: 'DESTINATION_REFUSED' });
+});
