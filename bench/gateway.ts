@@ -111,7 +111,7 @@ function rowsOf(samples: Samples, what: 'produce' | 'consume'): BenchRow[] {
 
 export async function benchGateway(): Promise<BenchResult> {
   const relayPort = await reservePort();
-  const destination = await startKafkaCluster({ advertisedPort: relayPort, heapMb: 1024 });
+  const destination = await startKafkaCluster({ advertisedPorts: [relayPort], heapMb: 1024 });
   const [broker] = destination.brokers;
   if (broker === undefined) throw new Error('a cluster without brokers');
   const relayProgram = path.join(rootDirectory, 'dist/bench/baseline/plain-relay.js');

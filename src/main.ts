@@ -8,6 +8,7 @@ import { connectDestination, connectSource, destinationSecurity } from './client
 import type { CausewayConfig } from './config/config.ts';
 import { eventsMax } from './config/limits.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
+import { type OffsetShift, shiftedDirectory } from './gateway/shifted-directory.ts';
 import { systemClock } from './link/context.ts';
 import { startLinks } from './link/start.ts';
 import { Events } from './observe/events.ts';
@@ -28,6 +29,8 @@ const ownTopicPrefix = '__causeway';
 export interface CausewayOptions {
   /** An operator's word that mirror logs which are missing or corrupt are lost. */
   readonly acceptLoss?: boolean;
+  /** For tests: all topics are presented as promoted, with these shifts. */
+  readonly offsetShift?: OffsetShift | undefined;
   /** Default: one that writes JSON lines to stdout. */
   readonly logger?: Logger;
 }
@@ -68,9 +71,15 @@ type Parts = Awaited<ReturnType<typeof openParts>>;
 /** Destination, state, storage, links, gateway: what serves clients and mirrors. */
 async function openParts(
   config: CausewayConfig,
-  options: { acceptLoss: boolean; events: Events; logger: Logger; opened: Opened },
+  options: {
+    acceptLoss: boolean;
+    offsetShift: OffsetShift | undefined;
+    events: Events;
+    logger: Logger;
+    opened: Opened;
+  },
 ) {
-  const { acceptLoss, events, logger, opened } = options;
+  const { acceptLoss, offsetShift, events, logger, opened } = options;
   const destination = connectDestination(config);
   opened.add('client of the destination', () => destination.close());
   const clusterId = await destinationClusterId(destination);
@@ -97,11 +106,18 @@ async function openParts(
     acceptLoss,
   });
   opened.add('links', () => links.close());
+  let directory = links.directory;
+  if (offsetShift !== undefined) {
+    const shifting = { inner: directory, storage, destination, events, shift: offsetShift };
+    const shifted = await shiftedDirectory(shifting);
+    opened.add('offset shift', () => shifted.close());
+    directory = shifted;
+  }
   const gateway = await startGateway({
     config: config.gateway,
     cluster: destination,
     security: destinationSecurity(config),
-    directory: links.directory,
+    directory,
     ports: {
       load: () => state.view.nodePorts?.ports ?? {},
       save: (ports) => state.commit([{ put: { kind: 'node-ports', ports } }]),
@@ -138,6 +154,7 @@ async function statusOf(parts: Parts): Promise<ServiceStatus> {
       advertise: config.gateway.advertise,
       bootstrapPort: gateway.bootstrapPort,
       connections: gateway.stats.connections,
+      bypassGroups: gateway.bypassGroups,
     },
     storage: {
       directory: config.storage.directory,
@@ -206,6 +223,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
         bytesFromClients: gateway.stats.bytesFromClientsTotal,
         bytesToClients: gateway.stats.bytesToClientsTotal,
         certificateExpiresTimeMs: gateway.certificateExpiresTimeMs,
+        bypassGroups: gateway.bypassGroups,
       }),
     },
     { partitions: config.admin.partitionMetrics ?? true },
@@ -241,7 +259,8 @@ export async function startCauseway(
   try {
     events.info('starting', `Causeway ${version} starts.`, { version, pid: process.pid });
     const acceptLoss = options.acceptLoss ?? false;
-    const parts = await openParts(config, { acceptLoss, events, logger, opened });
+    const { offsetShift } = options;
+    const parts = await openParts(config, { acceptLoss, offsetShift, events, logger, opened });
     const admin = await startAdminServer(adminServices(parts, opened), config.admin);
     opened.add('admin API', () => admin.close());
     events.info('started', `Causeway serves cluster ${parts.clusterId}.`, {

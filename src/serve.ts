@@ -3,6 +3,7 @@
 import closeWithGrace from 'close-with-grace';
 import { connectDestination } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
+import { type OffsetShift, parseOffsetShift } from './gateway/shifted-directory.ts';
 import { startCauseway } from './main.ts';
 import { createLogger } from './observe/log.ts';
 import { scrubSecrets } from './observe/scrub.ts';
@@ -10,6 +11,12 @@ import { importState, type TransferResult } from './state/transfer.ts';
 
 /** After this the process ends without waiting any longer. */
 const closeTimeoutMs = 15_000;
+
+/** Not a setting for users: foreign test suites are run through it (test/compat/). */
+function offsetShift(): OffsetShift | undefined {
+  const text = process.env.CAUSEWAY_TEST_OFFSET_SHIFT;
+  return text === undefined ? undefined : parseOffsetShift(text);
+}
 
 /**
  * Never resolves once the service runs: the process ends from within. Rejects when the start fails.
@@ -19,7 +26,7 @@ export async function serveUntilSignal(
   options: { acceptLoss: boolean },
 ): Promise<never> {
   const logger = createLogger({ level: config.log.level, name: config.name });
-  const starting = startCauseway(config, { ...options, logger });
+  const starting = startCauseway(config, { ...options, offsetShift: offsetShift(), logger });
   const grace = closeWithGrace(
     { delay: closeTimeoutMs, logger: null, skip: ['beforeExit'] },
     async ({ err, signal }) => {

@@ -38,8 +38,8 @@ export interface KafkaClusterOptions {
   name?: string;
   /** `unreachable` names need `addressMap`; `reachable` tells clients the real ports. */
   advertise?: 'unreachable' | 'reachable';
-  /** Clients are told 127.0.0.1 and this port, for a relay in front of the only broker. */
-  advertisedPort?: number;
+  /** Clients are told 127.0.0.1 and these ports, one for each broker, for relays before them. */
+  advertisedPorts?: readonly number[];
 }
 
 export interface KafkaBroker {
@@ -267,8 +267,9 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
   for (let id = 1; id <= count; id++) {
     const port = ports[2 * id - 1] ?? 0;
     const internalPort = ports[2 * id] ?? 0;
-    const isReachable = options.advertise === 'reachable' || options.advertisedPort !== undefined;
-    const told = `127.0.0.1:${options.advertisedPort ?? port}`;
+    const toldPort = options.advertisedPorts?.[id - 1];
+    const isReachable = options.advertise === 'reachable' || toldPort !== undefined;
+    const told = `127.0.0.1:${toldPort ?? port}`;
     const advertised = isReachable ? told : `${name}-${id}.${domain}:9092`;
     const slot: BrokerSlot = {
       id,

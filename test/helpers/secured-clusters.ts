@@ -34,6 +34,9 @@ export interface SecuredOptions {
   /** Clients have to show a certificate of the CA as well. */
   readonly wantsCertificates?: boolean;
   readonly sessionMs?: number;
+  /** Further broker settings. */
+  readonly settings?: Readonly<Record<string, string>>;
+  readonly heapMb?: number;
 }
 
 export function startSecuredCluster(options: SecuredOptions): Promise<KafkaCluster> {
@@ -44,7 +47,9 @@ export function startSecuredCluster(options: SecuredOptions): Promise<KafkaClust
   return startKafkaCluster({
     name: options.name,
     advertise: 'reachable',
+    ...(options.heapMb === undefined ? {} : { heapMb: options.heapMb }),
     settings: {
+      ...options.settings,
       'listener.security.protocol.map': 'CLIENT:PLAINTEXT,INTERNAL:SASL_SSL,CONTROLLER:PLAINTEXT',
       'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512',
       'sasl.mechanism.inter.broker.protocol': 'PLAIN',

@@ -1,0 +1,127 @@
+// `npm run compat -- SUITE [--variant NAME] [--only REGEX] [--output DIRECTORY]`: a foreign
+// client's own test suite, directly and through the proxy; prints what differs. Owns the command
+// line and the order of a run. Exits 1 when anything differs that is not on the list, or nothing
+// was covered.
+
+import { mkdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { SeededRandom } from '../helpers/seeded-random.ts';
+import { acceptedDifferences } from './accepted.ts';
+import { compare, type Outcome, report } from './comparison.ts';
+import { openDirect, openProxied, type Side, type Variant, variants } from './sides.ts';
+import { checkers } from './suites/checkers.ts';
+import { franzGo } from './suites/franz-go.ts';
+import { librdkafka } from './suites/librdkafka.ts';
+import { sarama } from './suites/sarama.ts';
+import type { Suite, TestRun } from './suites/suite.ts';
+
+const suites: Readonly<Record<string, () => Suite>> = {
+  'franz-go': franzGo,
+  librdkafka,
+  checkers,
+  sarama,
+};
+
+function usage(problem: string): never {
+  process.stderr.write(
+    `${problem}\nusage: npm run compat -- ${Object.keys(suites).join('|')} ` +
+      `[--variant ${variants.join('|')}|all] [--only REGEX] [--output DIRECTORY]\n`,
+  );
+  process.exit(2);
+}
+
+function chosenVariants(name: string, suite: Suite): readonly Variant[] {
+  if (name === 'all') return suite.variants;
+  const found = suite.variants.find((variant) => variant === name);
+  return found === undefined ? usage(`no variant '${name}' of ${suite.name}`) : [found];
+}
+
+interface Finished extends TestRun {
+  readonly seenBytes: number;
+}
+
+/** Runs the tests one after the other against one side. */
+async function runAll(
+  suite: Suite,
+  tests: readonly string[],
+  parts: { side: Side; label: string; output: string | undefined },
+): Promise<Map<string, Finished>> {
+  const { side, label, output } = parts;
+  const finished = new Map<string, Finished>();
+  for (const [index, test] of tests.entries()) {
+    const before = (await side.seenBytes()) ?? 0;
+    const run = await suite.run(test, side.target);
+    const seenBytes = ((await side.seenBytes()) ?? 0) - before;
+    finished.set(test, { ...run, seenBytes });
+    process.stderr.write(`# ${label} ${index + 1}/${tests.length} ${run.verdict} ${test}\n`);
+    if (output === undefined) continue;
+    const file = path.join(output, `${suite.name}.${label}.${test.replaceAll('/', '_')}.log`);
+    await writeFile(file, run.output);
+  }
+  return finished;
+}
+
+async function onSide<T>(opening: Promise<Side>, work: (side: Side) => Promise<T>): Promise<T> {
+  const side = await opening;
+  try {
+    return await work(side);
+  } finally {
+    await side.close();
+  }
+}
+
+async function main(): Promise<boolean> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      variant: { type: 'string', default: 'plain' },
+      only: { type: 'string', default: '' },
+      output: { type: 'string' },
+    },
+  });
+  const [name = ''] = positionals;
+  const make = Object.hasOwn(suites, name) ? suites[name] : undefined;
+  if (make === undefined || positionals.length !== 1) usage(`no suite '${positionals.join(' ')}'`);
+  const suite = make();
+  const chosen = chosenVariants(values.variant, suite);
+  const { output } = values;
+  if (output !== undefined) await mkdir(output, { recursive: true });
+  const random = new SeededRandom();
+  process.stderr.write(`# ${random.describe()}\n`);
+  await suite.prepare();
+  const only = new RegExp(values.only);
+  const tests = (await suite.tests()).filter((test) => only.test(test));
+  if (tests.length === 0) usage(`no test of ${name} matches ${values.only}`);
+
+  const { shape } = suite;
+  const directly = new Map<boolean, Map<string, Finished>>();
+  let isGood = true;
+  for (const variant of chosen) {
+    const isSecured = variant === 'sasl-tls';
+    const direct =
+      directly.get(isSecured) ??
+      (await onSide(openDirect(shape, { isSecured }), (side) =>
+        runAll(suite, tests, { side, label: isSecured ? 'direct-sasl-tls' : 'direct', output }),
+      ));
+    directly.set(isSecured, direct);
+    const proxied = await onSide(openProxied(variant, shape, random), (side) =>
+      runAll(suite, tests, { side, label: variant, output }),
+    );
+    const outcomes = tests.flatMap((test): Outcome[] => {
+      const [one, other] = [direct.get(test), proxied.get(test)];
+      if (one === undefined || other === undefined) return [];
+      const { seenBytes } = other;
+      return [{ test, direct: one.verdict, proxied: other.verdict, seenBytes }];
+    });
+    const comparison = compare(outcomes, { suite: name, variant, accepted: acceptedDifferences });
+    process.stdout.write(report(comparison, `${name}, ${variant}`));
+    const isCovered = comparison.same.some(({ direct: verdict }) => verdict === 'pass');
+    if (!isCovered) process.stdout.write('  no test that passed went through the proxy\n');
+    isGood &&= isCovered && comparison.differences.length === 0;
+  }
+  return isGood;
+}
+
+// Clusters and children are stopped by now; idle handles of helpers must not hold the process.
+process.exit((await main()) ? 0 : 1);

@@ -1,0 +1,311 @@
+// The two sides of a comparison: a broker by itself, and a broker behind the proxy, in one of the
+// variants. Owns starting and ending them; refuses to know suites.
+// Invariants: the broker behind the proxy tells addresses that nobody can reach, so that a client
+// that passes the proxy by fails; `seenBytes` counts what clients sent to the proxy.
+
+import { readFile } from 'node:fs/promises';
+import { parse } from 'yaml';
+import {
+  type CausewayOptions,
+  type CausewayProcess,
+  startCauseway,
+} from '../helpers/causeway-process.ts';
+import { type CertificateAuthority, certificateAuthority } from '../helpers/certificates.ts';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { describeBrokers } from '../helpers/kafka-probe.ts';
+import {
+  addScramUser,
+  jaasLine,
+  securedAddress,
+  startSecuredCluster,
+} from '../helpers/secured-clusters.ts';
+import type { SeededRandom } from '../helpers/seeded-random.ts';
+import { ChoppingRelay } from './chopping-relay.ts';
+import type { ClientSecurity, Target } from './suites/suite.ts';
+import { ToxicRelays } from './toxic-relays.ts';
+
+export const variants = ['plain', 'offset-shift', 'sasl-tls', 'restarts', 'chopped'] as const;
+export type Variant = (typeof variants)[number];
+
+export interface Side {
+  readonly target: Target;
+  /** Bytes that clients have sent through the proxy so far; null without one. */
+  seenBytes(): Promise<number | null>;
+  close(): Promise<void>;
+}
+
+/** What a suite expects of its cluster. */
+export interface ClusterShape {
+  readonly settings: Readonly<Record<string, string>>;
+  /** Ports that it has built in, one for each broker; then relays with toxics are there. */
+  readonly brokerPorts?: readonly number[];
+}
+
+type Settings = ClusterShape['settings'];
+type Closer = () => Promise<void> | void;
+
+const heapMb = 1024;
+const restartEveryMs = 20_000;
+/** Offsets and epochs that no test has by chance. */
+const offsetShift = '1000003:7';
+/** Where the proxy is when clients reach it through relays at 127.0.0.1. */
+const hiddenHost = '127.0.0.2';
+/** For the link node, and for brokers that a topology may gain. */
+const sparePorts = 3;
+/** Where clients find the relays; the proxy itself is at 127.0.0.1, at the same ports. */
+const choppedHost = '127.0.0.2';
+const user = { username: 'compat', password: 'compat-through-gateway' };
+const brokerPassword = 'compat-between-brokers';
+
+async function closeAll(closers: readonly Closer[]): Promise<void> {
+  for (const close of [...closers].reverse()) await close();
+}
+
+/** Closes what was opened when a later step fails. */
+async function opening(open: (closers: Closer[]) => Promise<Omit<Side, 'close'>>): Promise<Side> {
+  const closers: Closer[] = [];
+  try {
+    const side = await open(closers);
+    return { ...side, close: () => closeAll(closers) };
+  } catch (error) {
+    await closeAll(closers);
+    throw error;
+  }
+}
+
+interface Secured {
+  readonly cluster: KafkaCluster;
+  readonly ca: CertificateAuthority;
+  readonly security: ClientSecurity;
+  readonly certificateFile: string;
+  readonly keyFile: string;
+}
+
+async function openSecured(settings: Settings, closers: Closer[]): Promise<Secured> {
+  const ca = await certificateAuthority();
+  closers.push(() => ca.remove());
+  const certificate = await ca.sign('broker', 'IP:127.0.0.1');
+  const cluster = await startSecuredCluster({
+    name: 'compat',
+    ca,
+    certificate,
+    password: brokerPassword,
+    settings,
+    heapMb,
+  });
+  closers.push(() => cluster.stop());
+  const mechanism = 'SCRAM-SHA-256';
+  await addScramUser(cluster, mechanism, { name: user.username, password: user.password });
+  const security = { caFile: ca.certificateFile, mechanism, ...user } as const;
+  const { certificateFile, keyFile } = certificate;
+  return { cluster, ca, security, certificateFile, keyFile };
+}
+
+/** Brokers by themselves. */
+export function openDirect(shape: ClusterShape, options: { isSecured: boolean }): Promise<Side> {
+  return opening(async (closers) => {
+    const seenBytes = async (): Promise<null> => null;
+    const { settings, brokerPorts } = shape;
+    if (brokerPorts !== undefined) {
+      return { target: await openDirectAtPorts(settings, brokerPorts, closers), seenBytes };
+    }
+    if (options.isSecured) {
+      const { cluster, security } = await openSecured(settings, closers);
+      return { target: { bootstrap: securedAddress(cluster), security }, seenBytes };
+    }
+    const cluster = await startKafkaCluster({
+      name: 'compat-direct',
+      advertise: 'reachable',
+      settings,
+      heapMb,
+    });
+    closers.push(() => cluster.stop());
+    return { target: { bootstrap: cluster.bootstrap }, seenBytes };
+  });
+}
+
+/** Relays at the ports that the suite knows lead to the brokers. */
+async function openDirectAtPorts(
+  settings: Settings,
+  ports: readonly number[],
+  closers: Closer[],
+): Promise<Target> {
+  const cluster = await startKafkaCluster({
+    name: 'compat-direct',
+    brokers: ports.length,
+    advertisedPorts: ports,
+    settings,
+  });
+  closers.push(() => cluster.stop());
+  const relays = await ToxicRelays.start(
+    cluster.brokers.map(({ id, host, port }, index) => ({
+      name: `kafka${id}`,
+      listen: { host: '127.0.0.1', port: ports[index] ?? 0 },
+      to: { host, port },
+    })),
+  );
+  closers.push(() => relays.close());
+  return { bootstrap: `127.0.0.1:${ports[0]}`, toxics: relays.url };
+}
+
+/** As above, with the proxy between: it is at the same ports of another loopback address. */
+async function openProxyAtPorts(
+  ports: readonly number[],
+  parts: { settings: Settings; env: Record<string, string>; closers: Closer[] },
+) {
+  const { settings, env, closers } = parts;
+  const [first = 0] = ports;
+  const all = Array.from({ length: ports.length + sparePorts }, (_, index) => first + index);
+  const destination = await startKafkaCluster({
+    name: 'compat',
+    brokers: ports.length,
+    settings,
+  });
+  closers.push(() => destination.stop());
+  const brokerPorts = `${first}-${all.at(-1)}`;
+  const causeway = await startCauseway({
+    destination,
+    env,
+    config: { gateway: { bind: hiddenHost, advertise: '127.0.0.1', brokerPorts } },
+  });
+  closers.push(() => causeway.stop());
+  const { brokers } = await describeBrokers(hiddenHost, first);
+  const relays = await ToxicRelays.start(
+    all.map((port) => {
+      const id = brokers.find((broker) => broker.port === port)?.id;
+      return {
+        name: id === undefined ? null : `kafka${id}`,
+        listen: { host: '127.0.0.1', port },
+        to: { host: hiddenHost, port },
+      };
+    }),
+  );
+  closers.push(() => relays.close());
+  return { causeway, target: { bootstrap: `127.0.0.1:${first}`, toxics: relays.url } };
+}
+
+async function seenBytes(causeway: CausewayProcess): Promise<number> {
+  const text = await (await fetch(`${causeway.adminUrl}/metrics`)).text();
+  const value = /^causeway_gateway_bytes_total\{direction="in"\} (\S+)$/m.exec(text)?.[1];
+  if (value === undefined) throw new Error('the proxy does not count what clients send');
+  return Number(value);
+}
+
+function shiftOf(variant: Variant): Record<string, string> {
+  return variant === 'offset-shift' ? { CAUSEWAY_TEST_OFFSET_SHIFT: offsetShift } : {};
+}
+
+async function openProxy(
+  variant: Exclude<Variant, 'sasl-tls'>,
+  settings: Settings,
+  closers: Closer[],
+): Promise<CausewayProcess> {
+  const destination = await startKafkaCluster({ name: 'compat', settings, heapMb });
+  closers.push(() => destination.stop());
+  const options: CausewayOptions = { destination, env: shiftOf(variant) };
+  if (variant === 'chopped') options.config = { gateway: { advertise: choppedHost } };
+  const causeway = await startCauseway(options);
+  closers.push(() => causeway.stop());
+  return causeway;
+}
+
+async function openSecuredProxy(settings: Settings, closers: Closer[]) {
+  const { cluster, ca, security, certificateFile, keyFile } = await openSecured(settings, closers);
+  const causeway = await startCauseway({
+    destination: cluster,
+    env: { DESTINATION_PASSWORD: brokerPassword },
+    config: {
+      destination: {
+        'bootstrap.servers': securedAddress(cluster),
+        'security.protocol': 'SASL_SSL',
+        'sasl.mechanism': 'PLAIN',
+        'sasl.jaas.config': jaasLine('PLAIN', 'causeway', `\${DESTINATION_PASSWORD}`),
+        'ssl.truststore.location': ca.certificateFile,
+      },
+      gateway: { tls: { certificate: certificateFile, key: keyFile } },
+    },
+  });
+  closers.push(() => causeway.stop());
+  return { causeway, security };
+}
+
+interface GatewayConfig {
+  readonly gateway: { readonly bootstrapPort: number; readonly brokerPorts: string };
+}
+
+/** One relay before each port that clients may be told. */
+async function openRelays(
+  causeway: CausewayProcess,
+  random: SeededRandom,
+  closers: Closer[],
+): Promise<string> {
+  const config = parse(await readFile(causeway.configFile, 'utf8')) as GatewayConfig;
+  const { bootstrapPort, brokerPorts } = config.gateway;
+  const [first = 0, last = 0] = brokerPorts.split('-').map(Number);
+  const ports = Array.from({ length: last - first + 1 }, (_, index) => first + index);
+  for (const port of [bootstrapPort, ...ports]) {
+    const listen = { host: choppedHost, port };
+    const relay = await ChoppingRelay.start({ listen, to: { host: '127.0.0.1', port }, random });
+    closers.push(() => relay.close());
+  }
+  return `${choppedHost}:${bootstrapPort}`;
+}
+
+/** Restarts the proxy again and again; the counter goes on over all its lives. */
+function keepRestarting(causeway: CausewayProcess): {
+  close: () => Promise<void>;
+  seenBytes: () => Promise<number>;
+} {
+  let before = 0;
+  let restart: Promise<void> = Promise.resolve();
+  const once = async (): Promise<void> => {
+    before += await seenBytes(causeway);
+    await causeway.stopProcess();
+    await causeway.start();
+  };
+  const timer = setInterval(() => {
+    restart = restart.then(once);
+    // Awaited below: a proxy that does not come back ends the run.
+    restart.catch(() => clearInterval(timer));
+  }, restartEveryMs);
+  return {
+    close: async () => {
+      clearInterval(timer);
+      await restart;
+    },
+    seenBytes: async () => {
+      await restart;
+      return before + (await seenBytes(causeway));
+    },
+  };
+}
+
+/** A broker behind the proxy. */
+export function openProxied(
+  variant: Variant,
+  shape: ClusterShape,
+  random: SeededRandom,
+): Promise<Side> {
+  return opening(async (closers) => {
+    const { settings, brokerPorts } = shape;
+    if (brokerPorts !== undefined) {
+      const env = shiftOf(variant);
+      const { causeway, target } = await openProxyAtPorts(brokerPorts, { settings, env, closers });
+      return { target, seenBytes: () => seenBytes(causeway) };
+    }
+    if (variant === 'sasl-tls') {
+      const { causeway, security } = await openSecuredProxy(settings, closers);
+      const target = { bootstrap: causeway.bootstrap, security };
+      return { target, seenBytes: () => seenBytes(causeway) };
+    }
+    const causeway = await openProxy(variant, settings, closers);
+    if (variant === 'restarts') {
+      const restarts = keepRestarting(causeway);
+      closers.push(restarts.close);
+      return { target: { bootstrap: causeway.bootstrap }, seenBytes: restarts.seenBytes };
+    }
+    const bootstrap =
+      variant === 'chopped' ? await openRelays(causeway, random, closers) : causeway.bootstrap;
+    return { target: { bootstrap }, seenBytes: () => seenBytes(causeway) };
+  });
+}

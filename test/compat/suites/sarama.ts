@@ -1,0 +1,56 @@
+// sarama's functional tests: fixed old protocol versions, transactions, and connections that are
+// cut or slow, for which the suite asks Toxiproxy; our relays stand in for it.
+
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { compileGoTests, type GoTests, runGoTest } from './go-suite.ts';
+import type { Suite, Target } from './suite.ts';
+
+const module = { module: 'github.com/IBM/sarama@v1.61.1', package: '.', tags: 'functional' };
+/** The newest that the suite has tests for. */
+const kafkaVersion = '4.1.0';
+
+function environment({ toxics }: Target): Record<string, string> {
+  if (toxics === undefined) throw new Error('the suite needs relays with toxics');
+  return { TOXIPROXY_ADDR: toxics, KAFKA_VERSION: kafkaVersion };
+}
+
+/** The binary would want its cluster even to list them, and has all unit tests too. */
+async function functionalTests(directory: string): Promise<string[]> {
+  const files = (await readdir(directory)).filter((name) => /^functional_.*_test\.go$/.test(name));
+  const names: string[] = [];
+  for (const file of files.sort()) {
+    const text = await readFile(path.join(directory, file), 'utf8');
+    for (const [, name = ''] of text.matchAll(/^func (Test\w+)\(t \*testing\.T\)/gm)) {
+      names.push(name);
+    }
+  }
+  return names;
+}
+
+export function sarama(): Suite {
+  let tests: Promise<GoTests> | undefined;
+  const compiled = (): Promise<GoTests> => {
+    tests ??= compileGoTests(module);
+    return tests;
+  };
+  return {
+    name: 'sarama',
+    shape: {
+      brokerPorts: [29091, 29092, 29093, 29094, 29095],
+      settings: {
+        'replica.selector.class': 'org.apache.kafka.common.replica.RackAwareReplicaSelector',
+        'min.insync.replicas': '2',
+        'default.replication.factor': '3',
+        'offsets.topic.replication.factor': '3',
+      },
+    },
+    variants: ['plain', 'offset-shift'],
+    prepare: async () => void (await compiled()),
+    tests: async () => {
+      const { directory } = await compiled();
+      return functionalTests(directory);
+    },
+    run: async (test, target) => runGoTest(await compiled(), test, environment(target)),
+  };
+}

@@ -1,0 +1,55 @@
+// How two runs of a foreign suite are held side by side: what counts, and what must be shown.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { compare, type Outcome, report } from '../../compat/comparison.ts';
+
+const run = { suite: 'some', variant: 'plain' as const };
+
+function outcome(
+  test: string,
+  verdicts: Pick<Outcome, 'direct' | 'proxied'>,
+  seenBytes = 10,
+): Outcome {
+  return { test, ...verdicts, seenBytes };
+}
+
+describe('a comparison of a suite directly and through the proxy', () => {
+  test('shows each difference, also a test that passes only through the proxy', () => {
+    const outcomes = [
+      outcome('worse', { direct: 'pass', proxied: 'fail' }),
+      outcome('better', { direct: 'fail', proxied: 'pass' }),
+      outcome('same', { direct: 'pass', proxied: 'pass' }),
+    ];
+    const { differences, same } = compare(outcomes, { ...run, accepted: [] });
+    assert.deepEqual(
+      differences.map(({ test }) => test),
+      ['worse', 'better'],
+    );
+    assert.deepEqual(
+      same.map(({ test }) => test),
+      ['same'],
+    );
+  });
+
+  test('does not count a test during which the proxy saw nothing', () => {
+    const outcomes = [outcome('local', { direct: 'pass', proxied: 'pass' }, 0)];
+    const comparison = compare(outcomes, { ...run, accepted: [] });
+    assert.deepEqual(comparison.same, []);
+    assert.match(report(comparison, 'some'), /0 pass both ways.* 1 never reached the proxy/);
+  });
+
+  test('knows a difference only for its own suite and variant, and says the cause', () => {
+    const entry = { suite: 'some', variants: ['plain'] as const, test: 'worse', cause: 'the moon' };
+    const outcomes = [outcome('worse', { direct: 'pass', proxied: 'fail' })];
+    const known = compare(outcomes, { ...run, accepted: [entry] });
+    assert.deepEqual(known.differences, []);
+    assert.match(report(known, 'some'), /known worse: the moon/);
+    for (const other of [
+      { ...entry, suite: 'another' },
+      { ...entry, variants: ['chopped'] as const },
+      { ...entry, test: 'other' },
+    ]) {
+      assert.equal(compare(outcomes, { ...run, accepted: [other] }).differences.length, 1);
+    }
+  });
+});
