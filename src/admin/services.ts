@@ -1,4 +1,5 @@
 // What the admin API needs from the rest of the service, as main.ts gives it.
+import type { BypassGroup } from '../gateway/bypass-watch.ts';
 import type { LinkService } from '../link/service.ts';
 import type { Events } from '../observe/events.ts';
 import type { Health } from '../observe/health.ts';
@@ -15,6 +16,8 @@ export interface ServiceStatus {
     readonly advertise: string;
     readonly bootstrapPort: number;
     readonly connections: number;
+    /** Groups on mirrored or promoted topics whose members come to the destination past us. */
+    readonly bypassGroups: readonly BypassGroup[];
   };
   readonly storage: {
     readonly directory: string;

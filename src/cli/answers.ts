@@ -169,7 +169,16 @@ export interface StatusAnswer {
   readonly name: string;
   readonly role: string;
   readonly clusterId: string;
-  readonly gateway: { advertise: string; bootstrapPort: number; connections: number };
+  readonly gateway: {
+    advertise: string;
+    bootstrapPort: number;
+    connections: number;
+    bypassGroups: readonly {
+      group: string;
+      members: readonly { clientId: string; host: string }[];
+      topics: readonly string[];
+    }[];
+  };
   readonly storage: {
     directory: string;
     usable: boolean;

@@ -124,12 +124,18 @@ async function showStatus(context: CommandContext, options: StatusOptions): Prom
       ['Links', status.linksCount],
       ['Healthy', status.healthy ? 'yes' : 'no'],
     ]);
-    return head + problems.map((problem) => `  ${problem}\n`).join('');
+    const lines = [...problems, ...gateway.bypassGroups.map(bypassText)];
+    return head + lines.map((line) => `  ${line}\n`).join('');
   });
   if (options.check === true && !status.healthy) {
     context.exitCode = ExitCode.partly;
     context.io.error(`causeway: not healthy: ${problems[0] ?? 'no cause given'}\n`);
   }
+}
+
+function bypassText(group: StatusAnswer['gateway']['bypassGroups'][number]): string {
+  const hosts = [...new Set(group.members.map(({ host }) => host))].join(', ');
+  return `BYPASS: group ${group.group} reads ${group.topics.join(', ')} past us, from ${hosts}`;
 }
 
 function storageText(storage: StatusAnswer['storage']): string {

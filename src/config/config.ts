@@ -30,6 +30,8 @@ export interface CausewayConfig {
     readonly linkNodeId: number;
     /** Without it listeners are plain. */
     readonly tls?: TlsListenerConfig;
+    /** Addresses and networks from which the brokers see proxies, beside this machine's own. */
+    readonly upstreamAddresses?: readonly string[];
   };
   readonly storage: {
     readonly type: 'disk';

@@ -6,6 +6,7 @@ import path from 'node:path';
 import type { TSchema } from 'typebox';
 import { Default } from 'typebox/value';
 import { parseDocument } from 'yaml';
+import { parseAddressRange } from '../gateway/upstream-addresses.ts';
 import { refusedClientSetting } from './client-settings.ts';
 import type { CausewayConfig } from './config.ts';
 import { type ConfigFile, destinationSchema, fileSchema, notInThisVersion } from './schema.ts';
@@ -162,6 +163,10 @@ function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefine
     problems.push({ path: `destination.${setting}`, message: reason });
   }
   checkTls(gateway.tls, problems);
+  for (const [index, text] of (gateway.upstreamAddresses ?? []).entries()) {
+    const path = `gateway.upstreamAddresses[${index}]`;
+    attempt(problems, path, () => parseAddressRange(text));
+  }
   checkAddressMap(destination.addressMap, problems);
   if (!/^[^\s:/,]+$|^[0-9a-fA-F:]+$/.test(gateway.advertise)) {
     problems.push({
@@ -186,11 +191,16 @@ function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefine
   );
   if (servers === undefined || range === undefined || minFreeBytes === undefined) return undefined;
   const { addressMap } = destination;
-  const { tls, ...rest } = gateway;
+  const { tls, upstreamAddresses, ...rest } = gateway;
   return {
     name: file.name,
     destination: { bootstrapServers: servers, addressMap, client },
-    gateway: { ...rest, brokerPorts: range, ...(tls === undefined ? {} : { tls }) },
+    gateway: {
+      ...rest,
+      brokerPorts: range,
+      ...(tls === undefined ? {} : { tls }),
+      ...(upstreamAddresses === undefined ? {} : { upstreamAddresses }),
+    },
     storage: { type: 'disk', directory: path.normalize(storage.directory), minFreeBytes },
     admin: file.admin,
     log: { level: file.log.level },

@@ -47,6 +47,7 @@ export const fileSchema = Type.Object(
         brokerPorts: Type.String({ default: '9093-9192' }),
         linkNodeId: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 1_000_000 }),
         tls: Type.Optional(tlsSchema),
+        upstreamAddresses: Type.Optional(Type.Array(text)),
       },
       closed,
     ),

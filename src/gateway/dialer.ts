@@ -9,12 +9,14 @@ import type { BrokerInfo, Cluster } from '../cluster/cluster.ts';
 import type { ClusterSecurity } from '../cluster/security.ts';
 import { connectionError } from '../cluster/transport.ts';
 import { connectTimeoutMs, socketBufferBytes } from './limits.ts';
+import type { UpstreamAddresses } from './upstream-addresses.ts';
 
 export class Dialer {
   readonly #cluster: Cluster;
   readonly #broker: (nodeId: number) => BrokerInfo | undefined;
   readonly #brokers: () => Iterable<BrokerInfo>;
   readonly #security: ClusterSecurity | undefined;
+  readonly #addresses: UpstreamAddresses;
   /** Spreads the clients of the bootstrap listener and of the link node over the brokers. */
   #turn = 0;
 
@@ -23,7 +25,10 @@ export class Dialer {
     broker(nodeId: number): BrokerInfo | undefined;
     brokers(): Iterable<BrokerInfo>;
     security?: ClusterSecurity | undefined;
+    /** Learns where connections come from. */
+    addresses: UpstreamAddresses;
   }) {
+    this.#addresses = options.addresses;
     this.#security = options.security;
     this.#cluster = options.cluster;
     this.#broker = options.broker;
@@ -58,7 +63,9 @@ export class Dialer {
 
   async #open(address: Address): Promise<Socket> {
     try {
-      return await open(address, this.#security);
+      const socket = await open(address, this.#security);
+      this.#addresses.note(socket.localAddress);
+      return socket;
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       throw connectionError(address, error, { maybeSent: false });

@@ -7,6 +7,7 @@ import type { Cluster, ClusterMetadata } from '../cluster/cluster.ts';
 import type { ClusterSecurity } from '../cluster/security.ts';
 import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
+import { type BypassGroup, BypassWatch } from './bypass-watch.ts';
 import { ClientSession, type SessionSummary } from './client-session.ts';
 import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
@@ -18,6 +19,7 @@ import { OwnTopics } from './own-topics.ts';
 import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
 import type { TopicDirectory } from './topic-directory.ts';
+import { UpstreamAddresses } from './upstream-addresses.ts';
 import { type NodePorts, VirtualBrokers } from './virtual-brokers.ts';
 
 export interface GatewayOptions {
@@ -54,6 +56,8 @@ export interface Gateway {
   /** When the certificate of the listeners ends; null without TLS. */
   readonly certificateExpiresTimeMs: number | null;
   readonly stats: GatewayStats;
+  /** Groups on topics of ours whose members come past us. */
+  readonly bypassGroups: readonly BypassGroup[];
   /** All nodes that can be advertised, the link node included. */
   endpoints(): readonly Endpoint[];
   /** Stops accepting, lets answers that are due go out, then ends what is left. */
@@ -89,6 +93,7 @@ class RunningGateway implements Gateway {
   readonly #tls: ListenerTls | undefined;
   readonly #brokers: VirtualBrokers;
   readonly #dialer: Dialer;
+  readonly #bypass: BypassWatch;
   readonly #services: GatewayServices;
   readonly #ownTopics: OwnTopics;
   readonly #router: Router;
@@ -119,7 +124,10 @@ class RunningGateway implements Gateway {
       onRefused: (role, client, reason) => this.#onRefused(role, client, reason),
     });
     const brokers = this.#brokers;
+    const addresses = new UpstreamAddresses(config.upstreamAddresses);
+    this.#bypass = new BypassWatch({ cluster, directory, events, addresses });
     this.#dialer = new Dialer({
+      addresses,
       cluster,
       broker: (nodeId) => brokers.broker(nodeId),
       brokers: () => brokers.brokers(),
@@ -146,6 +154,7 @@ class RunningGateway implements Gateway {
     this.#isDestinationUp = true;
     const intervalMs = this.#options.refreshIntervalMs ?? refreshIntervalMsDefault;
     this.#refreshTimer = setInterval(() => void this.#refresh(), intervalMs);
+    this.#bypass.start();
   }
 
   get isReady(): boolean {
@@ -170,6 +179,10 @@ class RunningGateway implements Gateway {
     return { connections: this.#sessions.size, bytesFromClientsTotal, bytesToClientsTotal };
   }
 
+  get bypassGroups(): readonly BypassGroup[] {
+    return this.#bypass.groups;
+  }
+
   endpoints(): readonly Endpoint[] {
     return this.#brokers.endpoints();
   }
@@ -186,6 +199,7 @@ class RunningGateway implements Gateway {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     for (const session of this.#sessions) session.destroy(reason);
+    await this.#bypass.close();
   }
 
   #accept(role: ListenerRole, socket: Socket): void {

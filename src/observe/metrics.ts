@@ -4,6 +4,7 @@
 import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { StorageUsage } from '../../storage/mirror-log.ts';
+import type { BypassGroup } from '../gateway/bypass-watch.ts';
 import type { LinkService, LinkStatus, MirrorStatus, PartitionStatus } from '../link/service.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { Events } from './events.ts';
@@ -23,6 +24,7 @@ export interface MetricsSources {
     readonly bytesToClients: number;
     /** Null without TLS at the listeners. */
     readonly certificateExpiresTimeMs: number | null;
+    readonly bypassGroups: readonly BypassGroup[];
   };
 }
 
@@ -268,6 +270,16 @@ class MetricsCollector {
     });
     this.#filled('gateway_connections', 'Client connections open now.', [], (gauge) =>
       gauge.set(sources.gateway().connections),
+    );
+    this.#filled(
+      'bypass_group_members',
+      'Members of groups on mirrored or promoted topics that come past this proxy.',
+      ['group'],
+      (gauge) => {
+        for (const { group, members } of sources.gateway().bypassGroups) {
+          gauge.set({ group }, members.length);
+        }
+      },
     );
     this.#filled(
       'tls_certificate_expiry_timestamp_seconds',

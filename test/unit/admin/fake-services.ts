@@ -332,7 +332,14 @@ export function fakeServices(): FakeServices {
       instanceId: 'instance-1',
       role: 'owner',
       clusterId,
-      gateway: { advertise: 'localhost', bootstrapPort: 9092, connections: 3 },
+      gateway: {
+        advertise: 'localhost',
+        bootstrapPort: 9092,
+        connections: 3,
+        bypassGroups: [
+          { group: 'legacy', topics: ['orders'], members: [{ clientId: 'c', host: '10.0.0.7' }] },
+        ],
+      },
       storage: {
         directory: '/var/lib/causeway',
         usable: true,

@@ -67,6 +67,7 @@ gateway:
   bootstrapPort: 19092
   brokerPorts: 19093-19100
   linkNodeId: 77
+  upstreamAddresses: [10.0.0.0/24, 'fd00::7']
 storage: {type: disk, directory: /data, minFreeBytes: 2GiB}
 admin: {bind: 0.0.0.0, port: 0}
 log: {level: debug}
@@ -77,6 +78,7 @@ log: {level: debug}
   assert.deepEqual(config.destination.addressMap, { 'kafka-1.internal:9092': '10.0.3.7:19092' });
   assert.equal(config.destination.client['request.timeout.ms'], '15000');
   assert.equal(config.gateway.linkNodeId, 77);
+  assert.deepEqual(config.gateway.upstreamAddresses, ['10.0.0.0/24', 'fd00::7']);
   assert.deepEqual(config.gateway.brokerPorts, { first: 19093, last: 19100 });
   assert.deepEqual(config.storage.minFreeBytes, { kind: 'bytes', value: 2 * 1024 ** 3 });
   assert.deepEqual(config.admin, { bind: '0.0.0.0', port: 0, partitionMetrics: true });
@@ -131,6 +133,12 @@ const wrongFiles: readonly [string, string, string][] = [
     'the form of a range',
     'brokerPorts: "9093..9192"',
     'gateway.brokerPorts: must be of the form FIRST-LAST, such as 9093-9192',
+  ],
+  [
+    'upstream addresses',
+    'upstreamAddresses: [10.0.0.300]',
+    'gateway.upstreamAddresses[0]: "10.0.0.300" is neither an address nor a network ' +
+      'like 10.0.0.0/24',
   ],
   [
     'clashing ports',
