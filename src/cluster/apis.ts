@@ -30,6 +30,8 @@ import * as describeConfigs from '../../protocol/generated/describe-configs-requ
 import * as describeConfigsResponse from '../../protocol/generated/describe-configs-response.ts';
 import * as describeGroups from '../../protocol/generated/describe-groups-request.ts';
 import * as describeGroupsResponse from '../../protocol/generated/describe-groups-response.ts';
+import * as describeLogDirs from '../../protocol/generated/describe-log-dirs-request.ts';
+import * as describeLogDirsResponse from '../../protocol/generated/describe-log-dirs-response.ts';
 import * as describeProducers from '../../protocol/generated/describe-producers-request.ts';
 import * as describeProducersResponse from '../../protocol/generated/describe-producers-response.ts';
 import * as describeTopicPartitions from '../../protocol/generated/describe-topic-partitions-request.ts';
@@ -206,6 +208,12 @@ export const createPartitionsApi = defineApi(
 export const describeConfigsApi = defineApi(
   describeConfigs.describeConfigsRequestCodec,
   describeConfigsResponse.describeConfigsResponseCodec,
+  1,
+  4,
+);
+export const describeLogDirsApi = defineApi(
+  describeLogDirs.describeLogDirsRequestCodec,
+  describeLogDirsResponse.describeLogDirsResponseCodec,
   1,
   4,
 );

@@ -42,6 +42,10 @@ export interface LinkLimits {
   readonly switchBatchTopics: number;
   /** Groups whose offsets are read and written together. */
   readonly groupBatch: number;
+  /** How often the copies of compacted topics are compared with their sources' sizes. */
+  readonly rebuildCheckMs: number;
+  /** A smaller copy is not built anew for its size. */
+  readonly rebuildBytesMin: number;
   /** In-step offsets are compared again so often, to see a group that moves at the destination. */
   readonly groupRecheckMs: number;
   readonly requestsInFlight: number;
@@ -62,6 +66,8 @@ export const defaultLinkLimits: LinkLimits = {
   switchedWatchForMs: 7 * 24 * 3600 * 1000,
   switchBatchTopics: 500,
   groupBatch: 100,
+  rebuildCheckMs: 60_000,
+  rebuildBytesMin: 64 * 1024 * 1024,
   groupRecheckMs: 30_000,
   requestsInFlight: 16,
 };

@@ -72,7 +72,7 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
   const covered = records.length === 0 ? 0 : forEachBatch(records, () => undefined);
   if (covered > 0) {
     if (!link.mayAct()) return;
-    await log.append(covered === records.length ? records : records.subarray(0, covered));
+    await feed.append(covered === records.length ? records : records.subarray(0, covered));
     feed.startOverride = null;
     feed.omitsLastEpoch = false;
   }

@@ -49,6 +49,11 @@ export class LagTracker {
     return this.#changedAtMs;
   }
 
+  /** Monotonic ms of the last moment at which we had all that was reported; null when never. */
+  get completeAtMs(): number | null {
+    return this.#completeAtMs;
+  }
+
   get sampledAtMs(): number {
     return this.#sampledAtMs;
   }

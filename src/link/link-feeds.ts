@@ -2,13 +2,15 @@
 // fetches what; refuses to know states and metadata requests. Invariant: a topic that is held or
 // stopped has no feed that can append, and its lag is remembered over stops.
 import type { TopicInfo } from '../cluster/cluster.ts';
-import type { LinkClock } from './context.ts';
+import { CompactCopies } from './compact-copies.ts';
+import type { LinkClock, LinkLimits } from './context.ts';
 import { watchDamage } from './damage-repair.ts';
 import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
 import { LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
+import { isCompacted } from './topic-configs.ts';
 
 export class LinkFeeds {
   readonly #link: FeedLink;
@@ -21,10 +23,12 @@ export class LinkFeeds {
   readonly #assigned = new Map<PartitionFeed, BrokerFetcher>();
   /** Topics that must not be fetched whatever their state says: a switch is going on. */
   readonly #held = new Set<string>();
+  readonly #compactCopies: CompactCopies;
 
   constructor(parts: {
     link: FeedLink;
     clock: LinkClock;
+    limits: LinkLimits;
     settings: () => FetcherSettings;
     mayFetch: () => boolean;
   }) {
@@ -32,6 +36,9 @@ export class LinkFeeds {
     this.#clock = parts.clock;
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
+    const { link, clock, limits, settings } = parts;
+    const bytesMax = (): number => settings().partitionBytesMax;
+    this.#compactCopies = new CompactCopies({ link, clock, limits, bytesMax });
   }
 
   feeds(topic: string): readonly PartitionFeed[] {
@@ -67,6 +74,7 @@ export class LinkFeeds {
         log,
         lag,
         clock: this.#clock,
+        isCompacted: () => isCompacted(topic.record.syncedConfigs ?? {}),
       });
       feed.endRepairs = watchDamage(feed, this.#link);
       feeds.push(feed);
@@ -123,6 +131,11 @@ export class LinkFeeds {
   forget(topic: string): void {
     this.#lags.delete(topic);
     this.#held.delete(topic);
+  }
+
+  /** What is due from time to time beside fetching. */
+  tend(): void {
+    this.#compactCopies.tend([...this.#feeds.values()].flat());
   }
 
   wake(): void {

@@ -66,6 +66,7 @@ export class LinkRuntime implements FeedLink {
     this.feeds = new LinkFeeds({
       link: this,
       clock: context.clock,
+      limits: context.limits,
       settings: () => this.#fetcherSettings(),
       mayFetch: () => this.#mayFetch(),
     });
@@ -299,6 +300,7 @@ export class LinkRuntime implements FeedLink {
         this.inBackground(() => this.#commitFailure(name, error));
       }
     }
+    this.feeds.tend();
     await this.feeds.prune();
   }
 

@@ -1,6 +1,7 @@
 // One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it
 // may be fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has
 // resolved nothing is appended to its log any more by the fetcher.
+import { forEachBatch } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
@@ -28,6 +29,16 @@ export class PartitionFeed {
    * lower.
    */
   startOverride: bigint | null = null;
+  /** The source deletes superseded records of the topic. */
+  readonly isCompacted: () => boolean;
+  /**
+   * The source had cleaned something away when we came to read it, so long after we last had
+   * everything (infinite: we do not know); null when it had not.
+   */
+  unseenCleaningMs: number | null = null;
+  readonly #clock: LinkClock;
+  /** The first reading of what is already there, where nothing can have been missed. */
+  #isFirstReading: boolean;
   #failures = 0;
   #cause: string | null = null;
   #isStopped = false;
@@ -44,6 +55,7 @@ export class PartitionFeed {
     log: MirrorLog;
     lag: LagTracker;
     clock: LinkClock;
+    isCompacted: () => boolean;
   }) {
     const { log, lag, clock } = parts;
     this.topic = parts.topic;
@@ -52,6 +64,9 @@ export class PartitionFeed {
     this.partition = parts.partition;
     this.log = log;
     this.lag = lag;
+    this.isCompacted = parts.isCompacted;
+    this.#clock = clock;
+    this.#isFirstReading = log.lastEpoch < 0;
     this.#unsubscribe = log.onAdvance(() => {
       lag.observeMirror(log.visibleEnd, clock.monotonicMs());
     });
@@ -87,6 +102,20 @@ export class PartitionFeed {
     return isChange;
   }
 
+  /** Appends whole batches to the log. */
+  async append(records: Buffer): Promise<void> {
+    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
+    await this.log.append(records);
+  }
+
+  #noteCleaning(records: Buffer): void {
+    const { completeAtMs } = this.lag;
+    if (completeAtMs !== null) this.#isFirstReading = false;
+    if (this.#isFirstReading || isDense(records, this.log.end)) return;
+    const since = completeAtMs ?? Number.NEGATIVE_INFINITY;
+    this.unseenCleaningMs = this.#clock.monotonicMs() - since;
+  }
+
   succeed(): void {
     this.#failures = 0;
     this.#cause = null;
@@ -119,4 +148,16 @@ export class PartitionFeed {
     await this.#busy;
     this.#unsubscribe();
   }
+}
+
+/** The batches hold every offset from `end` on: nothing of them was cleaned away. */
+export function isDense(records: Buffer, end: bigint): boolean {
+  let next = end;
+  let isWhole = true;
+  forEachBatch(records, ({ baseOffset, lastOffsetDelta, recordsCount }) => {
+    if (baseOffset > next || recordsCount <= lastOffsetDelta) isWhole = false;
+    next = baseOffset + BigInt(lastOffsetDelta) + 1n;
+    return isWhole;
+  });
+  return isWhole;
 }

@@ -107,11 +107,14 @@ export interface PeekedPartition extends LeaderPartition {
   readonly lane?: string;
 }
 
-/** One plain Fetch of one partition, outside of any session: its error code and records. */
-export async function fetchOnce(
-  cluster: Cluster,
-  wanted: PeekedPartition,
-): Promise<{ errorCode: number; records: Buffer }> {
+export interface FetchedOnce {
+  readonly errorCode: number;
+  readonly records: Buffer;
+  readonly highWatermark: bigint;
+}
+
+/** One plain Fetch of one partition, outside of any session. */
+export async function fetchOnce(cluster: Cluster, wanted: PeekedPartition): Promise<FetchedOnce> {
   const response = await cluster.send(
     { kind: 'node', nodeId: wanted.leaderId },
     fetchApi,
@@ -142,7 +145,8 @@ export async function fetchOnce(
     response.errorCode !== ErrorCode.NONE
       ? response.errorCode
       : (data?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
-  return { errorCode, records: data?.records ?? Buffer.alloc(0) };
+  const { records, highWatermark = -1n } = data ?? {};
+  return { errorCode, records: records ?? Buffer.alloc(0), highWatermark };
 }
 
 const emptyFetch = {

@@ -64,7 +64,7 @@ export function policiesOf(value: string | undefined): readonly string[] {
   return (value ?? 'delete').split(',').map((part) => part.trim());
 }
 
-function isCompacted(configs: Readonly<Record<string, string>>): boolean {
+export function isCompacted(configs: Readonly<Record<string, string>>): boolean {
   return policiesOf(configs['cleanup.policy']).includes('compact');
 }
 

@@ -362,7 +362,7 @@ export async function produce(
   target: ProduceTarget,
   values: readonly string[],
 ): Promise<bigint> {
-  const { topic, partition = 0, transaction } = target;
+  const { partition = 0, transaction } = target;
   const batch = buildBatch({
     baseOffset: 0n,
     records: values.map((value) => ({
@@ -379,6 +379,16 @@ export async function produce(
           isTransactional: true,
         }),
   });
+  return produceBatch(cluster, target, batch);
+}
+
+/** A batch as it is. Returns the base offset that it got. */
+export async function produceBatch(
+  cluster: Cluster,
+  target: ProduceTarget,
+  batch: Buffer,
+): Promise<bigint> {
+  const { topic, partition = 0, transaction } = target;
   const request = createProduceRequest({
     transactionalId: transaction?.id ?? null,
     acks: -1,

@@ -78,6 +78,7 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
     log,
     lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
     clock: systemClock,
+    isCompacted: () => false,
   });
   feed.follow(1, 5);
   const link = new FakeLink();
