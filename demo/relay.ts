@@ -31,6 +31,11 @@ export class BootstrapRelay {
     this.#target = parse(target);
   }
 
+  /** Ends every open connection. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   #join(client: Socket): void {
     const upstream = connect(this.#target);
     for (const [from, to] of [
@@ -49,7 +54,7 @@ export class BootstrapRelay {
 
   async stop(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    for (const socket of this.#sockets) socket.destroy();
+    this.cut();
     await closed;
   }
 }

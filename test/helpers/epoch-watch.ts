@@ -18,10 +18,11 @@ import {
 } from '../../protocol/generated/offset-for-leader-epoch-request.ts';
 import { fetchApi, listOffsetsApi, offsetForLeaderEpochApi } from '../../src/cluster/apis.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../../src/cluster/cluster.ts';
+import type { Told } from './history.ts';
 import { fetchRequest } from './raw-requests.ts';
 import { until } from './wait.ts';
 
-type Told = 'metadata epoch' | 'list epoch' | 'list end' | 'epoch end' | 'high watermark';
+type What = 'metadata epoch' | 'list epoch' | 'list end' | 'epoch end' | 'high watermark';
 
 export interface EpochEnd {
   readonly errorCode: number;
@@ -51,6 +52,8 @@ export class EpochWatch {
   readonly #topic: string;
   readonly #highest = new Map<string, bigint>();
   readonly #faults: string[] = [];
+  /** Everything it was told, in that order. */
+  readonly told: Told[] = [];
   #samplesCount = 0;
   #isStopping = false;
   #loop: Promise<void> = Promise.resolve();
@@ -85,7 +88,7 @@ export class EpochWatch {
     await this.#loop;
   }
 
-  highest(what: Told, partition: number): number {
+  highest(what: What, partition: number): number {
     return Number(this.#highest.get(`${what} of ${this.#topic}-${partition}`) ?? -1n);
   }
 
@@ -171,7 +174,8 @@ export class EpochWatch {
     return true;
   }
 
-  #note(what: Told, partition: number, value: bigint): void {
+  #note(what: What, partition: number, value: bigint): void {
+    this.told.push({ what, partition, value: Number(value) });
     const key = `${what} of ${this.#topic}-${partition}`;
     const highest = this.#highest.get(key) ?? -1n;
     if (value < highest) this.#faults.push(`${key} went back from ${highest} to ${value}`);

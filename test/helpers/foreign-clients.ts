@@ -140,6 +140,8 @@ async function clientCommand(
 export class ForeignConsumer {
   readonly kind: ConsumerKind;
   readonly records: ConsumedRecord[] = [];
+  /** Every assignment so far: how many records had come before it. */
+  readonly assignments: { readonly partitions: readonly string[]; readonly after: number }[] = [];
   /** Partitions held at present, as `topic-partition`. */
   readonly assigned = new Set<string>();
   readonly #process: ClientProcess;
@@ -162,7 +164,10 @@ export class ForeignConsumer {
         value: event.value === null ? null : String(event.value),
       });
     }
-    if (event.event === 'assigned') for (const name of partitions) this.assigned.add(name);
+    if (event.event === 'assigned') {
+      for (const name of partitions) this.assigned.add(name);
+      this.assignments.push({ partitions, after: this.records.length });
+    }
     if (event.event === 'revoked') for (const name of partitions) this.assigned.delete(name);
   }
 

@@ -31,6 +31,8 @@ export interface Switched {
   readonly partition: number;
   /** S */
   readonly virtualEnd: number;
+  /** Where the source's records end: S without ABORT batches of ours. */
+  readonly mirroredEnd: number;
   /** n */
   readonly nativeEnd: number;
   readonly firstEpoch: number;
@@ -160,6 +162,7 @@ export async function receiptsOf(
       partitions.map((one) => ({
         partition: Number(one.partition),
         virtualEnd: Number(one.virtualEnd),
+        mirroredEnd: Number(one.mirroredEnd),
         nativeEnd: Number(one.nativeEnd),
         firstEpoch: Number(one.firstEpoch),
       })),
