@@ -17,6 +17,7 @@ import { waitForEvents } from './event-wait.ts';
 import { toJson } from './json.ts';
 import { missingLink } from './present.ts';
 import { actorOf } from './request.ts';
+import { leavingRoutes } from './routes-leaving.ts';
 import { stateFilter } from './routes-mirrors.ts';
 import * as schemas from './schemas.ts';
 import { selectTopics } from './select-topics.ts';
@@ -372,4 +373,5 @@ export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
   await app.register(readRoutes, inner);
   await app.register(mirrorReadRoutes, inner);
   await app.register(commandRoutes, inner);
+  await app.register(leavingRoutes, inner);
 };

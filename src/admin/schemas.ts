@@ -204,6 +204,7 @@ export const commandBody = Type.Object(
   },
   closed,
 );
+export const detachBody = Type.Object({ dropHistory: Type.Boolean({ default: false }) }, closed);
 export const verifyBody = Type.Object(
   {
     partition: Type.Integer({ minimum: 0 }),
@@ -253,6 +254,26 @@ export const ownMirrorData = Type.Object({
   blocking: Type.Array(reason),
   notices: Type.Array(reason),
   strayRecords: nullable(int64),
+});
+export const detachData = Type.Object({
+  topic: text,
+  isDone: Type.Boolean(),
+  partitions: Type.Array(
+    Type.Object({
+      partition: int32,
+      virtualEnd: int64,
+      offsetShift: int64,
+      historyStart: nullable(int64),
+      historyBytes: nullable(int64),
+    }),
+  ),
+  groups: Type.Array(
+    Type.Object({ group: text, partition: int32, oldOffset: int64, newOffset: int64 }),
+  ),
+  blocking: Type.Array(reason),
+});
+export const leftoversData = Type.Object({
+  leftovers: Type.Array(Type.Object({ kind: text, subject: text, detail: text, remedy: text })),
 });
 export const receiptData = Type.Object({
   id: text,

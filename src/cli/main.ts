@@ -6,6 +6,7 @@ import { scrubSecrets } from '../observe/scrub.ts';
 import { version } from '../version.ts';
 import type { Runner } from './command.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';
+import { addUninstall } from './leaving-commands.ts';
 import { addLinkCommands } from './link-commands.ts';
 import { addMirrorCommands } from './mirror-commands.ts';
 import { addOtherCommands } from './other-commands.ts';
@@ -43,6 +44,7 @@ function createProgram(runner: Runner): Command {
   addLinkCommands(program, runner);
   addMirrorCommands(program, runner);
   addOtherCommands(program, runner);
+  addUninstall(program, runner);
   return program;
 }
 

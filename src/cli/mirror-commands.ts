@@ -6,6 +6,7 @@ import { action, type CommandContext, collect, type Runner } from './command.ts'
 import { exportTail } from './export-tail.ts';
 import { CliError, ExitCode } from './io.ts';
 import { parseArguments } from './key-values.ts';
+import { addDetach } from './leaving-commands.ts';
 import { addMirrorVerbs } from './mirror-verbs.ts';
 import { addMirrorVerify } from './mirror-verify.ts';
 import { block, largestLag, seconds, table, time } from './output.ts';
@@ -175,6 +176,7 @@ export function addMirrorCommands(program: Command, runner: Runner): void {
     .argument('<topic>')
     .requiredOption('--to <file>', 'a file that is not there yet')
     .action(action(runner, exportTail));
+  addDetach(mirror, runner);
   addMirrorVerify(mirror, runner);
   addMirrorVerbs(mirror, runner);
 }

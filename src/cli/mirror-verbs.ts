@@ -248,7 +248,6 @@ const descriptions: Readonly<Record<Verb, string>> = {
 
 /** Known by name, so that nobody takes them for a typing error. */
 const laterVerbs: Readonly<Record<string, string>> = {
-  detach: 'make a promoted topic independent of the proxy',
   reverse: 'mirror a promoted topic back to its source',
   restore: 'make an old primary a mirror again',
 };

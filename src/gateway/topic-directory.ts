@@ -35,6 +35,11 @@ export interface TopicView {
   readonly link: string;
   readonly mode: TopicMode;
   /**
+   * Committed offsets of its groups are being rewritten: nobody may take one up meanwhile, or go on
+   * from one.
+   */
+  readonly areCommitsMoving?: boolean;
+  /**
    * Partitions with a timeline; in mirror modes any other index is a mirror too (gating is per
    * topic).
    */

@@ -30,6 +30,18 @@ const remedies = {
   DESTINATION_UNREACHABLE: 'Wait for the destination: the switch is committed there.',
   NOT_OWNER: 'Ask the instance that holds the lease; if there is none, wait for it to be taken.',
   STATE_UNAVAILABLE: 'Wait for the destination: the state topic cannot be written.',
+  SOURCE_FENCE_REFUSED:
+    'Give the principal of the link ALTER on the cluster at the source, or promote without ' +
+    '--fence-source and stop the producers yourself.',
+  HISTORY_LEFT:
+    'Wait until the history below S has aged out, or give it up with --drop-history: nobody can ' +
+    'read it afterwards.',
+  GROUP_NOT_EMPTY: 'Stop the consumers of the topic: their offsets are rewritten.',
+  GROUPS_UNREADABLE: 'Wait for the coordinators of the destination, then try again.',
+  TOO_MANY_COMMITS: 'Delete groups that nobody needs any more, or their offsets of this topic.',
+  HIDDEN_RECORDS:
+    'Records that were discarded at the failover would be seen again, and a topic that is only ' +
+    'compacted cannot be cut: keep it behind Causeway, or copy it.',
   LINK_NOT_FOUND: 'The link was deleted: only a failover is possible.',
 } as const;
 

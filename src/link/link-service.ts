@@ -6,7 +6,9 @@ import type { ReceiptRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
+import type { Detach } from './detach.ts';
 import { readTail, type TailLine } from './export-tail.ts';
+import { listLeftovers } from './leftovers.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
 import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-commands.ts';
@@ -16,7 +18,10 @@ import type { MirrorTopics } from './mirror-topics.ts';
 import {
   type CreateLink,
   type CreateMirror,
+  type DetachReport,
+  type DetachRequest,
   type GroupStatus,
+  type Leftover,
   LinkError,
   type LinkService,
   type LinkStatus,
@@ -41,6 +46,7 @@ export interface ServiceParts {
   readonly creator: MirrorCreator;
   readonly statuses: MirrorStatuses;
   readonly commands: MirrorCommands;
+  readonly detach: Detach;
   readonly switched: SwitchedWatch;
 }
 
@@ -154,6 +160,14 @@ export class LinkServiceImpl implements LinkService {
 
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult> {
     return this.#parts.commands.run(request);
+  }
+
+  detach(request: DetachRequest): Promise<DetachReport> {
+    return asCommand(() => this.#parts.detach.run(request));
+  }
+
+  leftovers(): Promise<readonly Leftover[]> {
+    return asCommand(() => listLeftovers(this.#parts.context));
   }
 
   async verifyMirror(request: VerifyRequest): Promise<VerifyStep> {

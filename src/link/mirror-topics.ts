@@ -95,9 +95,13 @@ export class MirrorTopic implements TopicView {
   }
 
   get mode(): TopicMode {
-    if (this.#state.isInDoubt(this.record.name)) return 'unavailable';
+    if (this.#state.isInDoubt(this.record.name) || this.areCommitsMoving) return 'unavailable';
     if (!isMirror(this.record.state)) return 'promoted';
     return this.phase === 'SWITCHING' || this.phase === 'FAILING_OVER' ? 'switching' : 'mirror';
+  }
+
+  get areCommitsMoving(): boolean {
+    return this.record.detaching !== undefined;
   }
 
   get partitionCount(): number {

@@ -162,6 +162,49 @@ export interface MirrorCommandResult {
   readonly receipt: ReceiptRecord | null;
 }
 
+export interface DetachRequest {
+  readonly topic: string;
+  /** What lies below S is in the proxy only, and is given up. */
+  readonly dropHistory: boolean;
+  readonly validateOnly: boolean;
+  readonly actor: string;
+}
+
+export interface DetachPartition {
+  readonly partition: number;
+  /** S. */
+  readonly virtualEnd: bigint;
+  /** What offsets become smaller by. */
+  readonly offsetShift: bigint;
+  /** Where the history begins that would be gone; S when there is none, null when not known. */
+  readonly historyStart: bigint | null;
+  readonly historyBytes: bigint | null;
+}
+
+export interface MovedCommit {
+  readonly group: string;
+  readonly partition: number;
+  readonly oldOffset: bigint;
+  readonly newOffset: bigint;
+}
+
+/** What a detach did, or would do and what stands in its way. */
+export interface DetachReport {
+  readonly topic: string;
+  readonly isDone: boolean;
+  readonly partitions: readonly DetachPartition[];
+  readonly groups: readonly MovedCommit[];
+  readonly blocking: readonly Blocking[];
+}
+
+/** Something that the proxy has made in one of its clusters, and that stays when it goes. */
+export interface Leftover {
+  readonly kind: 'topic' | 'config' | 'acl' | 'group';
+  readonly subject: string;
+  readonly detail: string;
+  readonly remedy: string;
+}
+
 export interface CreateMirror {
   readonly link: string;
   readonly sourceTopic: string;
@@ -253,6 +296,10 @@ export interface LinkService {
     options: { keepTopic: boolean; validateOnly: boolean; actor: string },
   ): Promise<void>;
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
+  /** Ends the timeline of a promoted topic: clients may go to its brokers directly. */
+  detach(request: DetachRequest): Promise<DetachReport>;
+  /** All that was made in the clusters, with what to do about it. */
+  leftovers(): Promise<readonly Leftover[]>;
   /** Compares a part of a mirror partition with its source. Changes nothing. */
   verifyMirror(request: VerifyRequest): Promise<VerifyStep>;
   listGroups(link: string): readonly GroupStatus[];

@@ -334,6 +334,25 @@ function measureOne(
   return { kind: 'measured', partitions };
 }
 
+/** Native offsets from 0 up to where the visible part of a promoted partition begins. */
+export interface HiddenRange {
+  readonly partition: number;
+  readonly end: bigint;
+}
+
+/** Records that are no markers in hidden ranges, by partition. @throws LinkError, ClusterError */
+export async function countHidden(
+  destination: Cluster,
+  topic: { readonly name: string; readonly topicId: string; readonly info: TopicInfo },
+  ranges: readonly HiddenRange[],
+): Promise<ReadonlyMap<number, number>> {
+  const { name, topicId, info } = topic;
+  const ends = ranges.map(({ partition, end }) => ({ partition, nativeEnd: end, nativeEpoch: 0 }));
+  const shell = { name, topicId, partitionsCount: info.partitions.length };
+  const found = await countRecords(destination, { shell, info, ends }, undefined);
+  return new Map([...found].map(([partition, { count }]) => [partition, count]));
+}
+
 /** Records that are no markers, by partition; from batch headers alone. */
 async function countRecords(
   destination: Cluster,
@@ -369,8 +388,10 @@ async function countRecords(
       if (errorCode !== ErrorCode.NONE) throw unreadable(shell.name, partition, errorCode);
       const before = offset;
       forEachBatch(records, (header) => {
+        if (header.baseOffset >= nativeEnd) return false;
         if (!isControl(header)) count += header.recordsCount;
         offset = nextOffset(header);
+        return undefined;
       });
       if (offset === before) break;
     }

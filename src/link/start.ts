@@ -12,6 +12,7 @@ import { LinkTasks } from '../tasks/link-tasks.ts';
 import { PrefixRetention } from '../tasks/prefix-retention.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
 import { MirrorCreator } from './create-mirror.ts';
+import { Detach } from './detach.ts';
 import { Failover } from './failover.ts';
 import { LinkServiceImpl } from './link-service.ts';
 import { Links } from './links.ts';
@@ -105,16 +106,18 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
     links: () => [...links.entries].map(({ runtime }) => runtime),
   });
   const statuses = new MirrorStatuses({ context, topics, links, promotions, switched });
-  return { ...common, creator, links, failover, promotions, switched, statuses };
+  const detach = new Detach({ ...common, statuses });
+  return { ...common, creator, links, failover, promotions, switched, statuses, detach };
 }
 
 export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
   const context = contextOf(options);
   const parts = makeParts(context, options);
-  const { topics, changes, creator, links, failover, promotions, switched } = parts;
+  const { topics, changes, creator, links, failover, promotions, switched, detach } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
     promotions.resume();
+    await detach.resume();
     await resumeCreations({ context, creator, links });
   };
   const onFailed = async (topic: string): Promise<void> => {

@@ -46,6 +46,17 @@ export const movedCoordinatorErrors: ReadonlySet<number> = new Set([
   ErrorCode.NOT_COORDINATOR,
 ]);
 
+/** How a coordinator refuses offsets of a group that has members. */
+export const liveGroupErrors: ReadonlySet<number> = new Set([
+  ErrorCode.UNKNOWN_MEMBER_ID,
+  ErrorCode.ILLEGAL_GENERATION,
+  ErrorCode.REBALANCE_IN_PROGRESS,
+  ErrorCode.NON_EMPTY_GROUP,
+  ErrorCode.FENCED_MEMBER_EPOCH,
+  ErrorCode.STALE_MEMBER_EPOCH,
+  ErrorCode.FENCED_INSTANCE_ID,
+]);
+
 /** group -> coordinator, remembered until it turns out to be wrong. */
 export class CoordinatorMap {
   readonly #cluster: Cluster;

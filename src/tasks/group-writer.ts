@@ -14,6 +14,7 @@ import {
   CoordinatorMap,
   commitGroup,
   type GroupRead,
+  liveGroupErrors,
   movedCoordinatorErrors,
   type OffsetToCommit,
   readGroups,
@@ -49,16 +50,6 @@ export interface Planned {
   readonly actual: Position | null;
   readonly decision: Decision;
 }
-
-const liveErrors: ReadonlySet<number> = new Set([
-  ErrorCode.UNKNOWN_MEMBER_ID,
-  ErrorCode.ILLEGAL_GENERATION,
-  ErrorCode.REBALANCE_IN_PROGRESS,
-  ErrorCode.NON_EMPTY_GROUP,
-  ErrorCode.FENCED_MEMBER_EPOCH,
-  ErrorCode.STALE_MEMBER_EPOCH,
-  ErrorCode.FENCED_INSTANCE_ID,
-]);
 
 function keyOf({ topic, partition }: Commit): string {
   return `${topic}/${partition}`;
@@ -316,7 +307,7 @@ export class GroupWriter {
       this.#coordinators.forget(group);
       return;
     }
-    if (liveErrors.has(first.code)) {
+    if (liveGroupErrors.has(first.code)) {
       this.#liveUntilMs.set(group, this.#nowMs + liveRetryMs);
       this.#entries.hold(group, 'live');
       return;

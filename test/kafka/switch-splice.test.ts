@@ -6,8 +6,9 @@ import { after, before, test } from 'node:test';
 import { createDeleteTopicsRequest } from '../../protocol/generated/delete-topics-request.ts';
 import { deleteTopicsApi } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
-import { command, stopMirroring } from '../helpers/mirror-commands.ts';
+import { command, post, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt, listAt } from '../helpers/raw-reads.ts';
 import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
@@ -153,4 +154,46 @@ test('a promoted topic that is deleted and made anew is another topic', async ()
     assert.equal(error?.code, 'MIRROR_NOT_FOUND');
   }
   await Promise.all([madeAnew('again', stage.atProxy), madeAnew('anew', stage.atDestination)]);
+});
+
+test('R4: R6: a detached topic is right at its brokers, its groups moved once', async () => {
+  const { atProxy, atDestination, causeway } = stage;
+  const topic = 'leaves';
+  assert.deepEqual(await promoted(topic, [5, 0]), [5n, 0n]);
+  for (const value of ['f', 'g', 'h', 'i']) await write(atProxy, topic, 0, [value]);
+  await commitOffsets(atProxy, 'inside', topic, [7, 0]);
+  await commitOffsets(atProxy, 'behind', topic, [3, 0]);
+  const before = (await fetchAt(atProxy, topic, 0, 7n)).first;
+  assert.ok(before !== null);
+
+  const detach = (query: string, dropHistory: boolean) =>
+    post<{ groups: unknown; blocking: { code: string }[] }>(
+      causeway,
+      `/causeway/v1/mirrors/${topic}/detach${query}`,
+      { dropHistory },
+    );
+  await assert.rejects(detach('', false), /HISTORY_LEFT: offsets 0 to 5 of partition 0/);
+  const dry = await detach('?validateOnly=true', false);
+  assert.deepEqual(
+    dry.blocking.map(({ code }) => code),
+    ['HISTORY_LEFT'],
+  );
+  const list = async () => JSON.stringify(await causeway.get('/causeway/v1/leftovers'));
+  assert.match(await list(), /inside leaves-0","detail":"at 7, .* as 2"/);
+  assert.deepEqual(await committedOffsets(atDestination, 'inside', topic, 2), [7, 0], 'dry');
+
+  const done = await causeway.cli('mirror', 'detach', topic, '--drop-history');
+  assert.match(done, /inside +0 +7 +2/);
+  assert.deepEqual(await committedOffsets(atDestination, 'inside', topic, 2), [2, 0]);
+  assert.deepEqual(await committedOffsets(atDestination, 'behind', topic, 2), [0, 0]);
+  for (const cluster of [atDestination, atProxy]) {
+    const { first } = await fetchAt(cluster, topic, 0, 2n);
+    assert.ok(first !== null);
+    // All but base offset and leader epoch, which lie outside the CRC.
+    assert.deepEqual(first.subarray(16), before.subarray(16));
+    assert.deepEqual(await offsets(cluster, topic, -1n), [4n, 0n]);
+    assert.deepEqual(await offsets(cluster, topic, -2n), [0n, 0n]);
+  }
+  assert.equal(await write(atProxy, topic, 0, ['after']), 4n);
+  assert.doesNotMatch(await list(), /leaves/);
 });

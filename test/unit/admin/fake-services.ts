@@ -243,6 +243,27 @@ export class FakeLinks implements LinkService {
     return receipt;
   }
 
+  /** What stands in the way of a detach. */
+  detachBlocking: Awaited<ReturnType<LinkService['detach']>>['blocking'] = [];
+
+  async detach(request: Parameters<LinkService['detach']>[0]): ReturnType<LinkService['detach']> {
+    this.#record('detach', request);
+    const { topic, validateOnly } = request;
+    const base = { partition: 0, virtualEnd: 100n, offsetShift: 98n };
+    return {
+      topic,
+      isDone: !validateOnly,
+      partitions: [{ ...base, historyStart: 40n, historyBytes: 4_000n }],
+      groups: [{ group: 'billing', partition: 0, oldOffset: 105n, newOffset: 7n }],
+      blocking: this.detachBlocking,
+    };
+  }
+
+  async leftovers(): ReturnType<LinkService['leftovers']> {
+    const detail = 'made by hand';
+    return [{ kind: 'acl', subject: 'allow User:app', detail, remedy: 'kafka-acls --remove' }];
+  }
+
   /** Steps that verifyMirror answers one after the other. */
   verifySteps: Awaited<ReturnType<LinkService['verifyMirror']>>[] = [];
 

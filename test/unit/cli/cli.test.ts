@@ -6,8 +6,6 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
-import type { CliIo } from '../../../src/cli/io.ts';
-import { runWith } from '../../../src/cli/main.ts';
 import { LinkError } from '../../../src/link/service.ts';
 import { version } from '../../../src/version.ts';
 import { rootDirectory } from '../../helpers/repository.ts';
@@ -17,6 +15,7 @@ import {
   linkStatus,
   mirrorStatus,
 } from '../admin/fake-services.ts';
+import { assertOneLine, type IoOptions, type Outcome, runCli } from './cli-runs.ts';
 
 let services: FakeServices;
 let server: AdminServer;
@@ -41,51 +40,8 @@ afterEach(async () => {
   await server.close();
 });
 
-interface Outcome {
-  readonly code: number;
-  readonly out: string;
-  readonly error: string;
-}
-
-interface IoOptions {
-  readonly url?: string;
-  readonly input?: string;
-  /** Answers to questions; without them nobody is there to be asked. */
-  readonly answers?: string[];
-  readonly interrupted?: AbortSignal;
-  readonly onOut?: (text: string) => void;
-}
-
-/** Waiting costs no time: the clock moves with each pause. */
-async function causeway(argv: string[], options: IoOptions = {}): Promise<Outcome> {
-  const written = { out: '', error: '' };
-  let clock = 0;
-  const io: CliIo = {
-    out: (text) => {
-      written.out += text;
-      options.onOut?.(text);
-    },
-    error: (text) => {
-      written.error += text;
-    },
-    environment: { CAUSEWAY_URL: options.url ?? server.url },
-    isInteractive: options.answers !== undefined,
-    ask: async () => options.answers?.shift() ?? '',
-    readInput: async () => options.input ?? '',
-    interrupted: options.interrupted ?? new AbortController().signal,
-    pause: async (ms) => {
-      clock += ms;
-    },
-    now: () => clock,
-  };
-  const code = await runWith(argv, io);
-  return { code, ...written };
-}
-
-function assertOneLine(outcome: Outcome, code: number, word: RegExp): void {
-  assert.equal(outcome.code, code, outcome.error + outcome.out);
-  assert.match(outcome.error, /^causeway: [^\n]+\n$/);
-  assert.match(outcome.error, word);
+function causeway(argv: string[], options: IoOptions = {}): Promise<Outcome> {
+  return runCli(server.url, argv, options);
 }
 
 function sent(): Record<string, unknown> {
@@ -334,12 +290,7 @@ for (const [argv, word] of wrongUses) {
   });
 }
 
-const later = [
-  ['preflight'],
-  ['mirror', 'detach', 'orders', '--dry-run'],
-  ['mirror', 'reverse', 'orders'],
-  ['mirror', 'restore', 'orders'],
-];
+const later = [['preflight'], ['mirror', 'reverse', 'orders'], ['mirror', 'restore', 'orders']];
 for (const argv of later) {
   test(`a command of later versions is known: causeway ${argv.join(' ')}`, async () => {
     assertOneLine(await causeway(argv), 1, /is not in this version/);
