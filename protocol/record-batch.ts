@@ -162,6 +162,22 @@ export function forEachBatch(
 }
 
 /**
+ * The whole batches that `records` begins with, by their lengths alone: nothing is checked, and it
+ * ends before a length that no batch can have. `last` is where the last of them begins, or -1.
+ */
+export function wholeBatches(records: Buffer): { readonly bytes: number; readonly last: number } {
+  let position = 0;
+  let last = -1;
+  while (records.length - position >= batchHeaderBytes) {
+    const size = records.readInt32BE(position + 8) + batchOverheadBytes;
+    if (size < batchHeaderBytes || size > records.length - position) break;
+    last = position;
+    position += size;
+  }
+  return { bytes: position, last };
+}
+
+/**
  * Shifts base offset and leader epoch in place, as far as they are present (the last batch of an
  * answer may be cut anywhere). Sentinels (negative) stay.
  */

@@ -19,6 +19,7 @@ import {
   type VersionRange,
 } from './cluster.ts';
 import { type CoordinatorKind, Coordinators } from './coordinators.ts';
+import type { FrameBuffer } from './frame-buffer.ts';
 import { type ClusterLimits, clusterLimitsDefault } from './limits.ts';
 import { brokersOf, clusterMetadata, metadataRequest } from './metadata.ts';
 import { pauseMs } from './pause.ts';
@@ -48,6 +49,7 @@ interface Call<Request, Response> {
   readonly request: Request | ((version: number) => Request);
   readonly lane: string;
   readonly versionMax: number | undefined;
+  readonly into?: FrameBuffer | undefined;
   readonly deadlineMs: number;
 }
 
@@ -133,6 +135,7 @@ class ClusterClient implements Cluster {
       request,
       lane: options.lane ?? defaultLane,
       versionMax: options.versionMax,
+      into: options.into,
       deadlineMs: this.#ticker.now() + timeoutMs,
     };
     switch (target.kind) {
@@ -258,7 +261,7 @@ class ClusterClient implements Cluster {
         ? (call.request as (version: number) => Request)(version)
         : call.request;
     try {
-      return await connection.send(call.api, version, request, timeoutMs);
+      return await connection.send(call.api, version, request, { timeoutMs, into: call.into });
     } catch (error) {
       if (error instanceof ClusterError && error.code === 'TIMEOUT') this.#pool.failed(address);
       throw error;

@@ -4,6 +4,7 @@
 // ClusterError.
 import type { Reader, Writer } from '../../protocol/index.ts';
 import type { Address } from './address.ts';
+import type { FrameBuffer } from './frame-buffer.ts';
 
 /** One API as far as we use it: a descriptor made from the generated codecs (apis.ts). */
 export interface Api<Request, Response> {
@@ -60,6 +61,11 @@ export interface SendOptions {
   readonly lane?: string;
   /** Caps the version (for a field that must be sent in an older form). */
   readonly versionMax?: number;
+  /**
+   * Memory to receive the answer into: what is in the answer is valid until it is passed again.
+   * After an error it must not be passed again: a late answer may still be written to it.
+   */
+  readonly into?: FrameBuffer;
 }
 
 export interface BrokerInfo {

@@ -14,6 +14,7 @@ import { type Address, formatAddress } from './address.ts';
 import { apiVersionsApi } from './apis.ts';
 import { authenticate } from './authentication.ts';
 import { type Api, ClusterError, type VersionRange } from './cluster.ts';
+import type { FrameBuffer } from './frame-buffer.ts';
 import type { ClusterLimits } from './limits.ts';
 import { ResponseAssembler } from './response-assembler.ts';
 import type { Login } from './security.ts';
@@ -39,6 +40,8 @@ interface Pending {
   readonly correlationId: number;
   readonly deadlineMs: number;
   readonly timeoutMs: number;
+  /** What the answer is received into; undefined: a buffer of its own. */
+  readonly into: FrameBuffer | undefined;
   isAbandoned: boolean;
   settle(reader: Reader): void;
   reject(error: ClusterError): void;
@@ -71,9 +74,11 @@ export class BrokerConnection {
     this.address = options.address;
     this.#options = options;
     this.#ticker = options.ticker;
-    this.#assembler = new ResponseAssembler(options.limits.frameBytesMax, (frame) =>
-      this.#onFrame(frame),
-    );
+    this.#assembler = new ResponseAssembler({
+      frameBytesMax: options.limits.frameBytesMax,
+      allocate: (sizeInBytes) => this.#allocate(sizeInBytes),
+      onFrame: (frame) => this.#onFrame(frame),
+    });
     let opened: () => void;
     let failed: (error: ClusterError) => void;
     this.#opened = new Promise((resolve, reject) => {
@@ -82,7 +87,9 @@ export class BrokerConnection {
     });
     this.#stream = options.transport.open(options.address, {
       onOpen: () => opened(),
-      onData: (chunk) => this.#onData(chunk),
+      onData: (chunk) => this.#take(() => this.#onData(chunk)),
+      readTarget: () => this.#assembler.target,
+      onReadToTarget: (bytesCount) => this.#take(() => this.#assembler.filled(bytesCount)),
       onClose: (error) => {
         this.#close(this.#endedBy(error));
         failed(this.#notSent());
@@ -139,12 +146,13 @@ export class BrokerConnection {
     api: Api<Request, Response>,
     version: number,
     request: Request,
-    timeoutMs: number,
+    options: { readonly timeoutMs: number; readonly into?: FrameBuffer | undefined },
   ): Promise<Response> {
     if (this.#ticker.now() >= this.#authenticateAgainAtMs) this.#authenticateAgain();
+    const { timeoutMs, into } = options;
     const gate = this.#authenticating;
-    if (gate === undefined) return this.#sendNow(api, version, request, timeoutMs);
-    return gate.then(() => this.#sendNow(api, version, request, timeoutMs));
+    if (gate === undefined) return this.#sendNow(api, version, request, timeoutMs, into);
+    return gate.then(() => this.#sendNow(api, version, request, timeoutMs, into));
   }
 
   #sendNow<Request, Response>(
@@ -152,6 +160,7 @@ export class BrokerConnection {
     version: number,
     request: Request,
     timeoutMs: number,
+    into?: FrameBuffer,
   ): Promise<Response> {
     if (this.#closedBy) return Promise.reject(this.#notSent());
     if (this.#pending.length >= this.#options.limits.inFlightMax) {
@@ -169,6 +178,7 @@ export class BrokerConnection {
         correlationId,
         deadlineMs: this.#ticker.now() + timeoutMs,
         timeoutMs,
+        into,
         isAbandoned: false,
         settle: (reader) => resolve(api.decode(reader, version)),
         reject,
@@ -257,15 +267,26 @@ export class BrokerConnection {
     );
   }
 
-  #onData(chunk: Buffer): void {
+  #take(bytes: () => void): void {
     try {
-      if (this.#answersCount === 0 && chunk[0] === tlsAlert && chunk[1] === tlsMajorVersion) {
-        throw new ProtocolError('INVALID_FRAME', 'it answers in TLS: its listener is SSL');
-      }
-      this.#assembler.push(chunk);
+      bytes();
     } catch (error) {
       this.#close(this.#asClusterError(error));
     }
+  }
+
+  #onData(chunk: Buffer): void {
+    if (this.#answersCount === 0 && chunk[0] === tlsAlert && chunk[1] === tlsMajorVersion) {
+      throw new ProtocolError('INVALID_FRAME', 'it answers in TLS: its listener is SSL');
+    }
+    this.#assembler.push(chunk);
+  }
+
+  /** For the next answer: where its request wants it, unless nobody waits for it any more. */
+  #allocate(sizeInBytes: number): Buffer {
+    const expected = this.#pending[0];
+    const into = expected?.isAbandoned === false ? expected.into : undefined;
+    return into?.claim(sizeInBytes) ?? Buffer.allocUnsafe(sizeInBytes);
   }
 
   #onFrame(frame: Buffer): void {

@@ -11,6 +11,13 @@ export interface TransportHandlers {
   onOpen(): void;
   /** The chunk may be a view of a buffer that is reused: valid during the call only. */
   onData(chunk: Buffer): void;
+  /**
+   * Where the next bytes should be read to, asked before each read of a plain socket; undefined:
+   * they come by `onData`.
+   */
+  readTarget?(): Buffer | undefined;
+  /** So many bytes were read to what `readTarget` gave. */
+  onReadToTarget?(bytesCount: number): void;
   /** Called once, after everything else; without an error when the peer ended it. */
   onClose(error: Error | undefined): void;
 }
@@ -24,8 +31,8 @@ export interface Transport {
   open(address: Address, handlers: TransportHandlers): TransportStream;
 }
 
-/** One read of a socket; large enough that a big Fetch answer takes few callbacks. */
-const readBytes = 256 * 1024;
+/** One read of a socket: what begins an answer; the rest of a large one goes to its own place. */
+const readBytes = 64 * 1024;
 
 const keptAlive = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
@@ -53,9 +60,10 @@ class PlaintextTransport implements Transport {
       port: address.port,
       ...keptAlive,
       onread: {
-        buffer: ring,
-        callback: (bytesCount: number): boolean => {
-          handlers.onData(ring.subarray(0, bytesCount));
+        buffer: () => handlers.readTarget?.() ?? ring,
+        callback: (bytesCount: number, buffer: Uint8Array): boolean => {
+          if (buffer === ring) handlers.onData(ring.subarray(0, bytesCount));
+          else handlers.onReadToTarget?.(bytesCount);
           return true;
         },
       },

@@ -4,16 +4,25 @@
 // trouble touches no other; nothing is appended without a valid lease; a history that does not
 // continue ours is never mixed into it.
 import type { PartitionData } from '../../protocol/generated/fetch-response.ts';
-import { ErrorCode, errorName, forEachBatch, ProtocolError } from '../../protocol/index.ts';
+import {
+  ErrorCode,
+  errorName,
+  forEachBatch,
+  nextOffset,
+  ProtocolError,
+  readBatchHeader,
+  wholeBatches,
+} from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { MirrorErrorCode } from '../state/records.ts';
 import type { LinkClock } from './context.ts';
 import { resolveOutOfRange } from './out-of-range.ts';
-import type { PartitionFeed } from './partition-feed.ts';
+import type { FetchPosition, PartitionFeed } from './partition-feed.ts';
 import { messageOf } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
 
 const causeAfterFailures = 3;
+const emptyBytes = Buffer.alloc(0);
 
 const leaderErrors: ReadonlySet<number> = new Set([
   ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -39,17 +48,50 @@ const fatalStorageErrors: Readonly<Partial<Record<StorageError['code'], MirrorEr
   EPOCH_WENT_BACK: 'NON_MONOTONIC_LOG_APPEND_EPOCH',
 };
 
+/** Where fetching can go on once `records` are appended; null when no whole batch is in them. */
+export function positionBehind(records: Buffer | null): FetchPosition | null {
+  if (records === null || records.length === 0) return null;
+  const { last } = wholeBatches(records);
+  if (last < 0) return null;
+  try {
+    const header = readBatchHeader(records, last);
+    return { offset: nextOffset(header), epoch: header.partitionLeaderEpoch };
+  } catch (error) {
+    // Another format, or a header that lies: it is said when it comes to appending.
+    if (error instanceof ProtocolError) return null;
+    throw error;
+  }
+}
+
+/** `fetchedFrom`: the offset that was asked for, possibly before earlier answers were appended. */
 export async function acceptPartition(
   feed: PartitionFeed,
   data: PartitionData,
-  parts: { link: FeedLink; clock: LinkClock },
+  parts: { link: FeedLink; clock: LinkClock; fetchedFrom?: bigint },
 ): Promise<void> {
-  const { link, clock } = parts;
+  const { link, clock, fetchedFrom } = parts;
+  // The log has not come to where this was fetched from: an earlier answer was not appended. What
+  // lies between would be missing for ever, so it is fetched again from there.
+  if (fetchedFrom !== undefined && fetchedFrom !== feed.position) return;
+  const isDiverging = data.divergingEpoch.endOffset >= 0n;
+  if (feed.isReadNear && (data.errorCode !== ErrorCode.NONE || isDiverging)) {
+    // Only the leader knows what became of the history.
+    feed.readAtLeader();
+    feed.fail(`replica answers ${errorName(data.errorCode)}`, clock.monotonicMs());
+    link.nearFailed();
+    link.reassign(feed);
+    return;
+  }
   if (data.errorCode !== ErrorCode.NONE) {
     onError(feed, data, parts);
     return;
   }
-  if (data.divergingEpoch.endOffset >= 0n) {
+  if (data.preferredReadReplica >= 0 && link.knowsNode(data.preferredReadReplica)) {
+    feed.readNear(data.preferredReadReplica, clock.monotonicMs());
+    link.reassign(feed);
+    return;
+  }
+  if (isDiverging) {
     await feed.exclusively(() => truncate(feed, data.divergingEpoch, parts));
     return;
   }
@@ -67,9 +109,11 @@ export async function acceptPartition(
 
 async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink): Promise<void> {
   const { log } = feed;
-  const records = data.records ?? Buffer.alloc(0);
+  const records = data.records ?? emptyBytes;
   // The last batch of an answer may be cut.
-  const covered = records.length === 0 ? 0 : forEachBatch(records, () => undefined);
+  const covered = wholeBatches(records).bytes;
+  // None is whole: named here when the first is one that never can be.
+  if (covered === 0 && records.length > 0) forEachBatch(records, () => false);
   if (covered > 0) {
     if (!link.mayAct()) return;
     await feed.append(covered === records.length ? records : records.subarray(0, covered));

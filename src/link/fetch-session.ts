@@ -24,9 +24,12 @@ export interface WantedPartition {
 export interface FetchOptions {
   readonly waitMs: number;
   readonly bytesMax: number;
+  /** Where we are, for a source that knows which replica is near; empty: we do not say. */
+  readonly rackId?: string;
 }
 
 const sessionsFrom = 7;
+const rackIdFrom = 11;
 const lastFetchedEpochFrom = 12;
 const epochMax = 0x7fffffff;
 
@@ -75,6 +78,7 @@ export class FetchSession {
       minBytes: 1,
       maxBytes: options.bytesMax,
       isolationLevel: 0,
+      rackId: version >= rackIdFrom ? (options.rackId ?? '') : '',
       sessionId: this.#pendingIsFull ? 0 : this.#id,
       sessionEpoch: this.#pendingIsFull ? 0 : this.#epoch,
       topics: byTopic(changed).map(({ topic, topicId, partitions }) =>

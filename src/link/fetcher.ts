@@ -1,14 +1,17 @@
-// The fetch loop for one source broker: one long poll at a time on its own connection, over a fetch
-// session, for all partitions that the broker leads. Refuses to know what an answer means for a
-// partition (fetch-response.ts). Invariants: at most one answer of bounded size is held; a broker
-// that does not answer is tried for ever with a growing delay; a partition that cannot be fetched
-// is left out, not waited for.
+// The fetch loop of one connection to one source broker: one long poll at a time, over a fetch
+// session, for the partitions that were given to it. While an answer is appended the next one is
+// asked for. Refuses to know what an answer means for a partition (fetch-response.ts). Invariants:
+// at most two answers of bounded size are held, each in memory that is used again when all of it
+// has been worked off; a broker that does not answer is tried for ever with a growing delay; a
+// partition that cannot be fetched is left out, not waited for.
 import type { FetchResponse, PartitionData } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi } from '../cluster/apis.ts';
 import { ClusterError } from '../cluster/cluster.ts';
+import { FrameBuffer } from '../cluster/frame-buffer.ts';
+import type { ByteThrottle } from './byte-throttle.ts';
 import type { LinkClock } from './context.ts';
-import { acceptPartition } from './fetch-response.ts';
+import { acceptPartition, positionBehind } from './fetch-response.ts';
 import { type FetchOptions, FetchSession, partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { messageOf, Signal } from './signal.ts';
@@ -20,9 +23,13 @@ const blockedWaitMs = 200;
 const answerTimeoutMs = 30_000;
 const backoffMaxMs = 2_000;
 const throttleMaxMs = 30_000;
+/** Answers that are held at a time: one is received while the other is appended. */
+const framesMax = 2;
 
 export interface FetcherSettings extends FetchOptions {
   readonly partitionBytesMax: number;
+  /** Of the whole link; null does not limit. */
+  readonly bytesPerSecond: number | null;
 }
 
 export class BrokerFetcher {
@@ -31,9 +38,12 @@ export class BrokerFetcher {
   readonly #clock: LinkClock;
   readonly #settings: () => FetcherSettings;
   readonly #mayFetch: () => boolean;
+  readonly #throttle: ByteThrottle;
+  readonly #lane: string;
   readonly #feeds = new Set<PartitionFeed>();
   readonly #session = new FetchSession();
   readonly #signal = new Signal();
+  readonly #freeFrames = Array.from({ length: framesMax }, () => new FrameBuffer());
   #failures = 0;
   #turn = 0;
   #isClosed = false;
@@ -46,12 +56,17 @@ export class BrokerFetcher {
     settings: () => FetcherSettings;
     /** `mayAct` and room on the disk. */
     mayFetch: () => boolean;
+    throttle: ByteThrottle;
+    /** Which of the connections to the broker this is. */
+    index: number;
   }) {
     this.nodeId = parts.nodeId;
     this.#link = parts.link;
     this.#clock = parts.clock;
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
+    this.#throttle = parts.throttle;
+    this.#lane = `fetch-${parts.link.name}-${parts.index}`;
   }
 
   get feedsCount(): number {
@@ -89,17 +104,29 @@ export class BrokerFetcher {
       }
       const nowMs = this.#clock.monotonicMs();
       const ready = [...this.#feeds].filter((feed) => feed.isReady(nowMs));
-      if (ready.length === 0) {
+      const frame = this.#freeFrames[0];
+      // `#release` ends the wait when answers that are being appended are what holds us up.
+      if (ready.length === 0 || frame === undefined) {
         await this.#signal.wait(this.#feeds.size === 0 ? idleWaitMs : blockedWaitMs);
         continue;
       }
+      const throttledMs = this.#throttledMs();
+      if (throttledMs > 0) {
+        await this.#signal.wait(Math.min(throttledMs, blockedWaitMs));
+        continue;
+      }
       try {
-        await this.#round(this.#inTurn(ready));
+        await this.#round(this.#inTurn(ready), frame);
       } catch (error) {
         this.#fault(messageOf(error));
         await this.#signal.wait(idleWaitMs);
       }
     }
+  }
+
+  #throttledMs(): number {
+    const { bytesPerSecond } = this.#settings();
+    return this.#throttle.waitMs({ nowMs: this.#clock.monotonicMs(), bytesPerSecond });
   }
 
   /** A fault of ours: told, and tried again; the session starts over. */
@@ -122,16 +149,24 @@ export class BrokerFetcher {
     return [...feeds.slice(first), ...feeds.slice(0, first)];
   }
 
-  async #round(feeds: readonly PartitionFeed[]): Promise<void> {
+  async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
+    const fetchedFrom = new Map(feeds.map((feed) => [feed, feed.fetchOffset]));
     let response: FetchResponse;
     try {
-      response = await this.#fetch(feeds);
+      response = await this.#fetch(feeds, frame);
     } catch (error) {
       this.#session.reset();
+      // A late answer may still be written to it.
+      this.#freeFrames[0] = new FrameBuffer();
       if (!(error instanceof ClusterError)) throw error;
       if (this.#isClosed) return;
       this.#link.lost(error);
       this.#link.refreshMetadata();
+      for (const feed of feeds) {
+        if (!feed.readAtLeader()) continue;
+        this.#link.nearFailed();
+        this.#link.reassign(feed);
+      }
       const delayMs = Math.min(50 * 2 ** this.#failures++, backoffMaxMs);
       await this.#signal.wait(delayMs);
       return;
@@ -139,7 +174,7 @@ export class BrokerFetcher {
     this.#failures = 0;
     this.#link.contacted();
     if (this.#session.received(response)) {
-      await this.#accept(feeds, response);
+      this.#accept(fetchedFrom, response, frame);
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
       await this.#signal.wait(blockedWaitMs);
@@ -149,40 +184,49 @@ export class BrokerFetcher {
     }
   }
 
-  #fetch(feeds: readonly PartitionFeed[]): Promise<FetchResponse> {
+  #fetch(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<FetchResponse> {
     const settings = this.#settings();
+    // A throttled link asks for no more than a second's worth, so that it does not come in bursts.
+    const bytesMax = Math.min(settings.bytesMax, settings.bytesPerSecond ?? settings.bytesMax);
     const wanted = feeds.map((feed) => ({
       topic: feed.sourceTopic,
       topicId: feed.sourceTopicId,
       partition: feed.partition,
       fetchOffset: feed.fetchOffset,
       currentLeaderEpoch: feed.leaderEpoch,
-      lastFetchedEpoch: feed.omitsLastEpoch ? -1 : feed.log.lastEpoch,
+      lastFetchedEpoch: feed.fetchEpoch,
       bytesMax: settings.partitionBytesMax,
     }));
     const hasTopicIds = wanted.every(({ topicId }) => topicId !== zeroUuid);
     return this.#link.cluster.send(
       { kind: 'node', nodeId: this.nodeId },
       fetchApi,
-      (version) => this.#session.build(wanted, version, settings),
+      (version) => this.#session.build(wanted, version, { ...settings, bytesMax }),
       {
-        lane: `fetch-${this.#link.name}`,
+        lane: this.#lane,
         timeoutMs: answerTimeoutMs,
+        into: frame,
         ...(hasTopicIds ? {} : { versionMax: fetchTopicIdsFrom - 1 }),
       },
     );
   }
 
-  async #accept(feeds: readonly PartitionFeed[], response: FetchResponse): Promise<void> {
+  /** Begins to work off an answer; its memory is free again when that has ended. */
+  #accept(
+    fetchedFrom: ReadonlyMap<PartitionFeed, bigint>,
+    response: FetchResponse,
+    frame: FrameBuffer,
+  ): void {
     const byId = new Map<string, PartitionFeed>();
     const byName = new Map<string, PartitionFeed>();
-    for (const feed of feeds) {
+    for (const feed of fetchedFrom.keys()) {
       byName.set(partitionKey(feed.sourceTopic, feed.partition), feed);
       byId.set(partitionKey(feed.sourceTopicId, feed.partition), feed);
     }
     const at = { nowMs: this.#clock.monotonicMs(), unixMs: this.#clock.unixMs() };
     const answered = new Set<PartitionFeed>();
     const work: Promise<void>[] = [];
+    let bytes = 0;
     for (const topic of response.responses) {
       for (const data of topic.partitions) {
         const feed =
@@ -191,18 +235,34 @@ export class BrokerFetcher {
             : byId.get(partitionKey(topic.topicId, data.partitionIndex));
         if (feed === undefined || answered.has(feed)) continue;
         answered.add(feed);
-        work.push(this.#acceptOne(feed, data));
+        bytes += data.records?.length ?? 0;
+        const from = fetchedFrom.get(feed) ?? feed.position;
+        const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
+        work.push(feed.take(ahead, () => this.#acceptOne(feed, data, from)));
       }
     }
+    this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });
     // In a session silence means: nothing new, everything as it was.
-    for (const feed of feeds) if (!answered.has(feed)) feed.lag.observeSource(null, at);
-    await Promise.all(work);
+    for (const feed of fetchedFrom.keys()) {
+      if (!answered.has(feed)) feed.lag.observeSource(null, at);
+    }
+    if (work.length > 0) this.#release(frame, Promise.all(work));
   }
 
-  async #acceptOne(feed: PartitionFeed, data: PartitionData): Promise<void> {
+  #release(frame: FrameBuffer, work: Promise<unknown>): void {
+    const index = this.#freeFrames.indexOf(frame);
+    if (index >= 0) this.#freeFrames.splice(index, 1);
+    // `#acceptOne` does not reject.
+    void work.finally(() => {
+      this.#freeFrames.push(frame);
+      this.#signal.notify();
+    });
+  }
+
+  async #acceptOne(feed: PartitionFeed, data: PartitionData, fetchedFrom: bigint): Promise<void> {
     if (feed.isStopped || !this.#feeds.has(feed)) return;
     try {
-      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock });
+      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock, fetchedFrom });
     } catch (error) {
       // One partition's fault touches no other.
       this.#fault(`${feed.topic}-${feed.partition}: ${messageOf(error)}`);

@@ -1,7 +1,9 @@
-// The partitions that a link fetches and the fetchers that do it: one per source broker. Owns who
-// fetches what; refuses to know states and metadata requests. Invariant: a topic that is held or
-// stopped has no feed that can append, and its lag is remembered over stops.
+// The partitions that a link fetches and the fetchers that do it: so many per source broker as
+// `num.cluster.link.fetchers` says. Owns who fetches what; refuses to know states and metadata
+// requests. Invariant: a topic that is held or stopped has no feed that can append, and its lag is
+// remembered over stops.
 import type { TopicInfo } from '../cluster/cluster.ts';
+import { ByteThrottle } from './byte-throttle.ts';
 import { CompactCopies } from './compact-copies.ts';
 import type { LinkClock, LinkLimits } from './context.ts';
 import { watchDamage } from './damage-repair.ts';
@@ -12,14 +14,20 @@ import { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
 import { isCompacted } from './topic-configs.ts';
 
+/** After so long with a nearer replica the leader is asked again, as Kafka's consumers do. */
+const nearAgeMaxMs = 300_000;
+
 export class LinkFeeds {
   readonly #link: FeedLink;
   readonly #clock: LinkClock;
   readonly #settings: () => FetcherSettings;
   readonly #mayFetch: () => boolean;
+  readonly #fetchersPerBroker: () => number;
+  readonly #throttle = new ByteThrottle();
   readonly #feeds = new Map<string, PartitionFeed[]>();
   readonly #lags = new Map<string, LagTracker[]>();
-  readonly #fetchers = new Map<number, BrokerFetcher>();
+  /** By broker and index. */
+  readonly #fetchers = new Map<string, BrokerFetcher>();
   readonly #assigned = new Map<PartitionFeed, BrokerFetcher>();
   /** Topics that must not be fetched whatever their state says: a switch is going on. */
   readonly #held = new Set<string>();
@@ -31,7 +39,9 @@ export class LinkFeeds {
     limits: LinkLimits;
     settings: () => FetcherSettings;
     mayFetch: () => boolean;
+    fetchersPerBroker: () => number;
   }) {
+    this.#fetchersPerBroker = parts.fetchersPerBroker;
     this.#link = parts.link;
     this.#clock = parts.clock;
     this.#settings = parts.settings;
@@ -87,17 +97,20 @@ export class LinkFeeds {
 
   /** Leaders as the source's metadata has them. */
   follow(topic: string, info: TopicInfo): void {
+    const nearSinceMsMax = this.#clock.monotonicMs() - nearAgeMaxMs;
+    const byPartition = new Map(info.partitions.map((found) => [found.partition, found]));
     for (const feed of this.feeds(topic)) {
-      const found = info.partitions.find(({ partition }) => partition === feed.partition);
+      const found = byPartition.get(feed.partition);
       if (found === undefined || found.leaderId < 0) continue;
-      if (feed.follow(found.leaderId, found.leaderEpoch)) this.assign(feed);
+      const hasMoved = feed.follow(found.leaderId, found.leaderEpoch);
+      if (hasMoved || feed.readAtLeader(nearSinceMsMax)) this.assign(feed);
     }
   }
 
   assign(feed: PartitionFeed): void {
     if (feed.isStopped || feed.leaderId < 0) return;
     const before = this.#assigned.get(feed);
-    const fetcher = this.#fetcher(feed.leaderId);
+    const fetcher = this.#fetcher(feed.readNodeId, this.#indexOf(feed));
     if (before === fetcher) {
       fetcher.wake();
       return;
@@ -105,6 +118,23 @@ export class LinkFeeds {
     before?.remove(feed);
     fetcher.add(feed);
     this.#assigned.set(feed, fetcher);
+  }
+
+  /** After a change of settings: of how many fetchers there are per broker, of where we are. */
+  spread(): void {
+    for (const feeds of this.#feeds.values()) {
+      for (const feed of feeds) {
+        feed.readAtLeader();
+        this.assign(feed);
+      }
+    }
+  }
+
+  /** Neighbouring partitions go to different connections. */
+  #indexOf({ sourceTopic, partition }: PartitionFeed): number {
+    let hash = partition;
+    for (let at = 0; at < sourceTopic.length; at++) hash += sourceTopic.charCodeAt(at);
+    return hash % this.#fetchersPerBroker();
   }
 
   /** Resolves when nothing of the topic is being appended any more. */
@@ -144,9 +174,9 @@ export class LinkFeeds {
 
   /** Ends the fetchers of brokers that lead nothing of ours any more. */
   async prune(): Promise<void> {
-    for (const [nodeId, fetcher] of this.#fetchers) {
+    for (const [key, fetcher] of this.#fetchers) {
       if (fetcher.feedsCount > 0) continue;
-      this.#fetchers.delete(nodeId);
+      this.#fetchers.delete(key);
       await fetcher.close();
     }
   }
@@ -172,8 +202,9 @@ export class LinkFeeds {
     return lag;
   }
 
-  #fetcher(nodeId: number): BrokerFetcher {
-    const known = this.#fetchers.get(nodeId);
+  #fetcher(nodeId: number, index: number): BrokerFetcher {
+    const key = `${nodeId}/${index}`;
+    const known = this.#fetchers.get(key);
     if (known !== undefined) return known;
     const fetcher = new BrokerFetcher({
       nodeId,
@@ -181,8 +212,10 @@ export class LinkFeeds {
       clock: this.#clock,
       settings: this.#settings,
       mayFetch: this.#mayFetch,
+      throttle: this.#throttle,
+      index,
     });
-    this.#fetchers.set(nodeId, fetcher);
+    this.#fetchers.set(key, fetcher);
     fetcher.start();
     return fetcher;
   }

@@ -25,6 +25,12 @@ export interface LinkSettings extends SyncSettings {
   readonly fetchBytesMax: number | null;
   readonly fetchPartitionBytesMax: number | null;
   readonly fetchWaitMs: number | null;
+  /** Connections to each source broker. */
+  readonly fetchersPerBroker: number;
+  /** Of the link's fetching; null does not limit. */
+  readonly bytesPerSecond: number | null;
+  /** Where we are: the source may name a replica that is nearer than the leader. */
+  readonly rack: string;
   readonly metadataMaxAgeMs: number | null;
   /** A promotion waits until the source has not been written to for so long. */
   readonly promoteQuietMs: number | null;
@@ -56,6 +62,7 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   'consumer.group.prefix.enable': 'false',
   ...syncSettingDefaults,
   'num.cluster.link.fetchers': '1',
+  'cluster.link.io.max.bytes.per.second': '-1',
   'mirror.start.offset.spec': 'earliest',
   'promote.quiet.ms': '2000',
   'metadata.max.age.ms': '2000',
@@ -73,12 +80,13 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
 const onlyValues: Readonly<Record<string, string>> = {
   'link.mode': 'DESTINATION',
   'connection.mode': 'OUTBOUND',
-  'num.cluster.link.fetchers': '1',
   'mirror.start.offset.spec': 'earliest',
-  'client.rack': '',
   'client.dns.lookup': 'use_all_dns_ips',
   'connections.max.idle.ms': '600000',
 };
+
+/** More connections to one broker help nobody, and each holds two answers. */
+const fetchersMax = 32;
 
 const immutable = new Set([
   'cluster.link.prefix',
@@ -129,6 +137,13 @@ export function parseAddressMap(text: string): Readonly<Record<string, string>> 
   return map;
 }
 
+/** -1: not limited. */
+function throttle(configs: Readonly<Record<string, string>>): number | null {
+  const name = 'cluster.link.io.max.bytes.per.second';
+  if (configs[name]?.trim() === '-1') return null;
+  return integer(configs, name, 1);
+}
+
 function prefix(text: string): string {
   if (!/^[a-zA-Z0-9._-]*$/.test(text) || text.length > 200) {
     refuse('cluster.link.prefix', 'must be part of a topic name: letters, digits, . _ -');
@@ -163,6 +178,9 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     fetchBytesMax: setNumber('replica.fetch.response.max.bytes', 1024),
     fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024),
     fetchWaitMs: setNumber('replica.fetch.wait.max.ms', 0),
+    fetchersPerBroker: integer(configs, 'num.cluster.link.fetchers', 1, fetchersMax),
+    bytesPerSecond: throttle(configs),
+    rack: configs['client.rack'] ?? '',
     metadataMaxAgeMs: setNumber('metadata.max.age.ms', 100),
     promoteQuietMs: setNumber('promote.quiet.ms', 0),
     offsetSync: {

@@ -22,6 +22,8 @@ import { failedWith, type TopicChanges } from './topic-changes.ts';
 /** Looks that somebody asked for are at least so far apart. */
 const lookSpacingMs = 150;
 const shrunkLastsMs = 10_000;
+/** After a nearer replica has failed; until then the source has noticed too. */
+const leadersOnlyMs = 15_000;
 
 export class LinkRuntime implements FeedLink {
   readonly name: string;
@@ -41,6 +43,7 @@ export class LinkRuntime implements FeedLink {
   readonly #shrunk = new Lasting();
   readonly #background = new Set<Promise<void>>();
   readonly #signal = new Signal();
+  #leadersOnlyUntilMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
   #done: Promise<void> = Promise.resolve();
 
@@ -69,6 +72,7 @@ export class LinkRuntime implements FeedLink {
       limits: context.limits,
       settings: () => this.#fetcherSettings(),
       mayFetch: () => this.#mayFetch(),
+      fetchersPerBroker: () => this.#settings.fetchersPerBroker,
     });
   }
 
@@ -138,6 +142,7 @@ export class LinkRuntime implements FeedLink {
       await before?.close();
     }
     for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
+    this.feeds.spread();
     this.wake();
     this.feeds.wake();
   }
@@ -217,6 +222,10 @@ export class LinkRuntime implements FeedLink {
     this.health.lost(error);
   }
 
+  nearFailed(): void {
+    this.#leadersOnlyUntilMs = this.#context.clock.monotonicMs() + leadersOnlyMs;
+  }
+
   inBackground(work: () => Promise<void>): void {
     const run = work().catch((error: unknown) => {
       if (error instanceof ClusterError) this.health.lost(error);
@@ -245,11 +254,14 @@ export class LinkRuntime implements FeedLink {
   }
 
   #fetcherSettings() {
-    const { limits } = this.#context;
+    const { limits, clock } = this.#context;
+    const nowMs = clock.monotonicMs();
     return {
       waitMs: this.#settings.fetchWaitMs ?? limits.fetchWaitMs,
       bytesMax: this.#settings.fetchBytesMax ?? limits.fetchBytesMax,
       partitionBytesMax: this.#settings.fetchPartitionBytesMax ?? limits.fetchPartitionBytesMax,
+      bytesPerSecond: this.#settings.bytesPerSecond,
+      rackId: nowMs < this.#leadersOnlyUntilMs ? '' : this.#settings.rack,
     };
   }
 

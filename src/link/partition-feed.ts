@@ -7,8 +7,16 @@ import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
 
 const backoffMaxMs = 5_000;
+/** Answers of one partition that wait to be appended; beyond it the partition is not fetched. */
+const waitingMax = 2;
 /** A cause is shown once it has lasted; a single lost answer is nothing that stalls. */
 const causeShownAfter = 3;
+
+export interface FetchPosition {
+  readonly offset: bigint;
+  /** Leader epoch of the batch before it. */
+  readonly epoch: number;
+}
 
 export class PartitionFeed {
   readonly topic: string;
@@ -19,6 +27,8 @@ export class PartitionFeed {
   readonly lag: LagTracker;
   leaderId = -1;
   leaderEpoch = -1;
+  /** A replica that the leader has sent us to (KIP-392), and since when; null: the leader. */
+  #near: { readonly nodeId: number; readonly sinceMs: number } | null = null;
   retryAtMs = 0;
   /** Something is being found out (a range, a truncation): not fetched meanwhile. */
   isSuspended = false;
@@ -39,6 +49,10 @@ export class PartitionFeed {
   readonly #clock: LinkClock;
   /** The first reading of what is already there, where nothing can have been missed. */
   #isFirstReading: boolean;
+  /** Where fetching goes on while answers wait to be appended; null: where the log ends. */
+  #ahead: FetchPosition | null = null;
+  #waitingCount = 0;
+  #taking: Promise<void> = Promise.resolve();
   #failures = 0;
   #cause: string | null = null;
   #isStopped = false;
@@ -84,18 +98,44 @@ export class PartitionFeed {
     return this.#failures >= causeShownAfter ? this.#cause : null;
   }
 
-  get fetchOffset(): bigint {
+  /** What the log needs next. */
+  get position(): bigint {
     return this.startOverride ?? this.log.end;
   }
 
+  get fetchOffset(): bigint {
+    return this.#ahead?.offset ?? this.position;
+  }
+
+  get fetchEpoch(): number {
+    return this.#ahead?.epoch ?? (this.omitsLastEpoch ? -1 : this.log.lastEpoch);
+  }
+
   isReady(nowMs: number): boolean {
-    return !this.#isStopped && !this.isSuspended && this.leaderId >= 0 && nowMs >= this.retryAtMs;
+    if (this.#isStopped || this.isSuspended || this.leaderId < 0) return false;
+    return nowMs >= this.retryAtMs && this.#waitingCount < waitingMax;
+  }
+
+  /**
+   * Works off one answer after those that came before it. `ahead` is where fetching may go on
+   * meanwhile; whoever works it off has to look whether the log has come that far.
+   */
+  take(ahead: FetchPosition | null, work: () => Promise<void>): Promise<void> {
+    if (ahead !== null) this.#ahead = ahead;
+    this.#waitingCount++;
+    const run = this.#taking.then(work).finally(() => {
+      this.#waitingCount--;
+      if (this.#waitingCount === 0) this.#ahead = null;
+    });
+    this.#taking = run.catch(() => undefined);
+    return run;
   }
 
   /** Moves to another leader; an older epoch than the known one is stale news. */
   follow(leaderId: number, leaderEpoch: number): boolean {
     if (leaderEpoch < this.leaderEpoch) return false;
     const isChange = leaderId !== this.leaderId || leaderEpoch !== this.leaderEpoch;
+    if (isChange) this.#near = null;
     this.leaderId = leaderId;
     this.leaderEpoch = leaderEpoch;
     if (isChange) this.retryAtMs = 0;
@@ -116,6 +156,27 @@ export class PartitionFeed {
     this.unseenCleaningMs = this.#clock.monotonicMs() - since;
   }
 
+  /** Who is asked for records. */
+  get readNodeId(): number {
+    return this.#near?.nodeId ?? this.leaderId;
+  }
+
+  get isReadNear(): boolean {
+    return this.#near !== null;
+  }
+
+  /** The leader knows a replica that is nearer to us. */
+  readNear(nodeId: number, nowMs: number): void {
+    this.#near = nodeId === this.leaderId ? null : { nodeId, sinceMs: nowMs };
+  }
+
+  /** Back to the leader, which may send us to a replica again. False: that is where we are. */
+  readAtLeader(nearSinceMsMax = Number.POSITIVE_INFINITY): boolean {
+    if (this.#near === null || this.#near.sinceMs > nearSinceMsMax) return false;
+    this.#near = null;
+    return true;
+  }
+
   succeed(): void {
     this.#failures = 0;
     this.#cause = null;
@@ -126,6 +187,7 @@ export class PartitionFeed {
   fail(cause: string, nowMs: number, delayMs = 50): number {
     this.#failures++;
     this.#cause = cause;
+    this.#ahead = null;
     const delay = delayMs * 2 ** Math.min(this.#failures - 1, 10);
     this.retryAtMs = nowMs + Math.min(delay, Math.max(backoffMaxMs, delayMs));
     return this.#failures;

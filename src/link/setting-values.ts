@@ -10,11 +10,11 @@ export function refuse(name: string, why: string): never {
 
 type Configs = Readonly<Record<string, string>>;
 
-export function integer(configs: Configs, name: string, min: number): number {
+export function integer(configs: Configs, name: string, min: number, max = integerMax): number {
   const text = configs[name] ?? '';
   const value = Number(text);
-  if (!/^-?\d+$/.test(text) || !Number.isSafeInteger(value) || value < min || value > integerMax) {
-    refuse(name, `must be a whole number from ${min} to ${integerMax}`);
+  if (!/^-?\d+$/.test(text) || !Number.isSafeInteger(value) || value < min || value > max) {
+    refuse(name, `must be a whole number from ${min} to ${max}`);
   }
   return value;
 }

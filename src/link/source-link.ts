@@ -19,6 +19,8 @@ export interface FeedLink {
   knowsNode(nodeId: number): boolean;
   /** The feed's leader has changed: another fetcher has it now. */
   reassign(feed: PartitionFeed): void;
+  /** A replica that the leader had sent us to does not answer: it is not asked for for a while. */
+  nearFailed(): void;
   /** Runs beside the fetch loop; failures are logged and the link goes on. */
   inBackground(work: () => Promise<void>): void;
   wake(): void;

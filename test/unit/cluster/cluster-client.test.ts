@@ -12,6 +12,13 @@ import {
   createEndTxnResponse,
   encodeEndTxnResponse,
 } from '../../../protocol/generated/end-txn-response.ts';
+import { createFetchRequest } from '../../../protocol/generated/fetch-request.ts';
+import {
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createPartitionData,
+  encodeFetchResponse,
+} from '../../../protocol/generated/fetch-response.ts';
 import {
   createCoordinator,
   createFindCoordinatorResponse,
@@ -27,12 +34,14 @@ import {
   createMetadataResponseBroker,
   encodeMetadataResponse,
 } from '../../../protocol/generated/metadata-response.ts';
-import { endTxnApi, listGroupsApi } from '../../../src/cluster/apis.ts';
+import { endTxnApi, fetchApi, listGroupsApi } from '../../../src/cluster/apis.ts';
 import { type Cluster, ClusterError, type ClusterErrorCode } from '../../../src/cluster/cluster.ts';
 import { type ClusterOptions, connectCluster } from '../../../src/cluster/cluster-client.ts';
+import { FrameBuffer } from '../../../src/cluster/frame-buffer.ts';
 import { until } from '../../helpers/wait.ts';
 import { FakeBroker, type FakeHandler } from './fake-broker.ts';
 
+const fetchKey = 1;
 const metadataKey = 3;
 const findCoordinatorKey = 10;
 const listGroupsKey = 16;
@@ -40,6 +49,7 @@ const apiVersionsKey = 18;
 const endTxnKey = 26;
 
 const versions = {
+  [fetchKey]: [4, 12],
   [metadataKey]: [0, 12],
   [findCoordinatorKey]: [0, 4],
   [listGroupsKey]: [0, 4],
@@ -146,6 +156,38 @@ test('answers are put together from any split of the stream', async () => {
     metadata.brokers.map(({ host, port }) => `${host}:${port}`),
     ['b1.invalid:9092'],
   );
+});
+
+test('large answers are received into memory that is used again, small ones are not', async () => {
+  const brokers = await startBrokers();
+  const sizes = [300_000, 5, 200_000, 1_000_000];
+  const sent: Buffer[] = [];
+  brokers[0]?.handlers.set(fetchKey, ({ header }) => {
+    const records = Buffer.alloc(sizes[sent.length] ?? 0, sent.length + 1);
+    sent.push(records);
+    const partitions = [createPartitionData({ records })];
+    const responses = [createFetchableTopicResponse({ topic: 't', partitions })];
+    const response = createFetchResponse({ responses });
+    return (writer) => encodeFetchResponse(writer, response, header.apiVersion);
+  });
+  const cluster = connect(brokers);
+  const into = new FrameBuffer();
+  const memory: (ArrayBufferLike | undefined)[] = [];
+  for (const [index] of sizes.entries()) {
+    const request = createFetchRequest();
+    const { responses } = await cluster.send({ kind: 'any' }, fetchApi, request, { into });
+    const records = responses[0]?.partitions[0]?.records;
+    assert.ok(records);
+    assert.ok(records.equals(sent[index] ?? Buffer.alloc(0)), `answer ${index}`);
+    memory.push(records.buffer);
+  }
+  const [first, small, again, grown] = memory;
+  assert.equal(again, first);
+  assert.notEqual(small, first);
+  assert.notEqual(grown, first);
+  assert.ok(into.sizeInBytes >= 1_000_000);
+  for (let round = 0; round < 32; round++) into.claim(100);
+  assert.equal(into.sizeInBytes, 0, 'given back after small answers only');
 });
 
 test('an answer out of turn ends the connection with everything on it', async () => {

@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { acceptPartition } from '../../../src/link/fetch-response.ts';
+import { acceptPartition, positionBehind } from '../../../src/link/fetch-response.ts';
 import { LagTracker } from '../../../src/link/lag.ts';
 import { PartitionFeed } from '../../../src/link/partition-feed.ts';
 import type { FeedLink } from '../../../src/link/source-link.ts';
@@ -21,6 +21,7 @@ class FakeLink implements FeedLink {
   readonly truncations: string[] = [];
   readonly reassigned: PartitionFeed[] = [];
   refreshes = 0;
+  nearFailures = 0;
   isOwner = true;
   work: Promise<void> = Promise.resolve();
 
@@ -46,6 +47,10 @@ class FakeLink implements FeedLink {
 
   reassign(feed: PartitionFeed): void {
     this.reassigned.push(feed);
+  }
+
+  nearFailed(): void {
+    this.nearFailures++;
   }
 
   inBackground(work: () => Promise<void>): void {
@@ -89,7 +94,15 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
     });
     await link.work;
   };
-  return { log, feed, link, accept };
+  /** As a fetcher does it, which has asked for the answer where fetching goes on. */
+  const take = (data: Parameters<typeof createPartitionData>[0]) => {
+    const fetchedFrom = feed.fetchOffset;
+    const answer = createPartitionData({ highWatermark: -1n, ...data });
+    return feed.take(positionBehind(answer.records), () =>
+      acceptPartition(feed, answer, { link, clock: systemClock, fetchedFrom }),
+    );
+  };
+  return { log, feed, link, accept, take };
 }
 
 describe('records', () => {
@@ -155,6 +168,68 @@ describe('records', () => {
     await accept({ records: batch({ base: 3n, count: 4 }) });
     assert.equal(log.end, 5n);
     assert.equal(feed.failures, 1);
+  });
+});
+
+describe('answers that come while earlier ones are appended', () => {
+  test('go on behind them, with their epoch', async (t) => {
+    const { log, feed, take } = await scene(t);
+    const first = take({ records: batch({ base: 0n, count: 3, epoch: 4 }) });
+    assert.deepEqual([log.end, feed.fetchOffset, feed.fetchEpoch], [0n, 3n, 4]);
+    const second = take({ records: batch({ base: 3n, count: 2, epoch: 5 }) });
+    assert.deepEqual([feed.fetchOffset, feed.fetchEpoch], [5n, 5]);
+    assert.equal(feed.isReady(systemClock.monotonicMs()), false, 'two are enough');
+    await Promise.all([first, second]);
+    assert.deepEqual([log.end, feed.fetchOffset, feed.fetchEpoch], [5n, 5n, 5]);
+    assert.equal(feed.isReady(systemClock.monotonicMs()), true);
+  });
+
+  test('R10: are dropped when an earlier one could not be appended', async (t) => {
+    const { log, feed, link, take } = await scene(t);
+    const bad = batch({ base: 0n, count: 3 });
+    bad.writeUInt8(bad.readUInt8(bad.length - 1) ^ 1, bad.length - 1);
+    await Promise.all([
+      take({ records: bad }),
+      take({ records: batch({ base: 3n }) }),
+      take({ errorCode: ErrorCode.OFFSET_OUT_OF_RANGE }),
+      take({ divergingEpoch: { epoch: 0, endOffset: 0n } }),
+    ]);
+    assert.deepEqual([log.end, feed.fetchOffset], [0n, 0n]);
+    assert.equal(feed.failures, 1);
+    assert.deepEqual(link.failures, []);
+    await take({ records: batch({ base: 0n, count: 3 }) });
+    assert.equal(log.end, 3n);
+  });
+});
+
+describe('a replica that is nearer than the leader', () => {
+  test('is read from where the leader says so, and left when it cannot serve', async (t) => {
+    const { log, feed, link, accept } = await scene(t, [{ base: 0n, epoch: 5 }]);
+    await accept({ preferredReadReplica: 3 });
+    assert.deepEqual([feed.readNodeId, feed.leaderId], [3, 1]);
+    await accept({ records: batch({ base: 1n, epoch: 5 }) });
+    assert.equal(log.end, 2n);
+    for (const trouble of [
+      { errorCode: ErrorCode.OFFSET_OUT_OF_RANGE },
+      { divergingEpoch: { epoch: 5, endOffset: 0n } },
+    ]) {
+      await accept({ preferredReadReplica: 3 });
+      await accept(trouble);
+      assert.equal(feed.readNodeId, 1);
+    }
+    assert.equal(link.nearFailures, 2);
+    assert.equal(log.end, 2n, 'only the leader proves a truncation');
+    assert.deepEqual(link.failures, []);
+    assert.equal(link.reassigned.length, 5, 'there, back, there, back, and once at the start');
+  });
+
+  test('is not followed when nobody knows it, and forgotten with its leader', async (t) => {
+    const { feed, accept } = await scene(t);
+    await accept({ preferredReadReplica: 7 });
+    assert.equal(feed.readNodeId, 1);
+    await accept({ preferredReadReplica: 3 });
+    feed.follow(2, 6);
+    assert.equal(feed.readNodeId, 2);
   });
 });
 

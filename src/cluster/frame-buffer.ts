@@ -1,0 +1,33 @@
+// Memory that answers are received into again and again, so that large Fetch answers cost neither
+// an allocation nor a copy. Owns one buffer that grows to what is asked for; refuses to know what
+// is in it. Invariant: what `claim` gave is valid until the next `claim`, so whoever passes a
+// FrameBuffer along with a request is done with the answer before it is passed again.
+
+/** Answers up to here are not worth keeping memory for. */
+const smallBytes = 64 * 1024;
+
+/** Small answers in a row after which the memory of large ones is given back. */
+const smallInRowMax = 32;
+
+export class FrameBuffer {
+  #buffer: Buffer | undefined;
+  #smallInRow = 0;
+
+  /** Bytes that are kept between answers. */
+  get sizeInBytes(): number {
+    return this.#buffer?.length ?? 0;
+  }
+
+  claim(sizeInBytes: number): Buffer {
+    if (sizeInBytes <= smallBytes) {
+      if (++this.#smallInRow >= smallInRowMax) this.#buffer = undefined;
+      return Buffer.allocUnsafe(sizeInBytes);
+    }
+    this.#smallInRow = 0;
+    if (this.#buffer === undefined || this.#buffer.length < sizeInBytes) {
+      // Somewhat more than asked for: the next answer is rarely of exactly the same size.
+      this.#buffer = Buffer.allocUnsafeSlow(sizeInBytes + (sizeInBytes >>> 3));
+    }
+    return this.#buffer.subarray(0, sizeInBytes);
+  }
+}
