@@ -12,6 +12,8 @@ import { until } from './wait.ts';
 export interface ReachableCluster {
   bootstrap: string;
   addressMap?: Record<string, string>;
+  /** Where connections come from, e.g. 127.0.0.2. */
+  localAddress?: string;
 }
 
 export interface TopicPlan {
@@ -31,7 +33,9 @@ export function kafkaClient(cluster: ReachableCluster, clientId = 'test-setup'):
       const reachable = cluster.addressMap?.[`${host}:${port}`] ?? `${host}:${port}`;
       const colon = reachable.lastIndexOf(':');
       const address = { host: reachable.slice(0, colon), port: Number(reachable.slice(colon + 1)) };
-      return connect(address, onConnect).setKeepAlive(true, 60_000);
+      const { localAddress } = cluster;
+      const from = localAddress === undefined ? {} : { localAddress };
+      return connect({ ...address, ...from }, onConnect).setKeepAlive(true, 60_000);
     },
   });
 }
