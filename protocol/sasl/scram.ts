@@ -20,6 +20,8 @@ export interface ScramOptions {
   readonly username: string;
   /** Printable, without commas, and never used before. */
   readonly nonce: string;
+  /** The username is the id of a delegation token, the password its HMAC (Kafka's extension). */
+  readonly isToken?: boolean;
 }
 
 /** What PBKDF2 with the mechanism's hash needs, besides the password. */
@@ -61,12 +63,12 @@ export class ScramClient {
   #nonceOfBoth = '';
   #serverSignature: Buffer = Buffer.alloc(0);
 
-  constructor({ hash, username, nonce }: ScramOptions) {
+  constructor({ hash, username, nonce, isToken }: ScramOptions) {
     if (username === '') throw new SaslError('the username is empty');
     this.#hash = hash;
     this.#nonce = nonce;
     const escaped = username.replaceAll('=', '=3D').replaceAll(',', '=2C');
-    this.#firstBare = `n=${escaped},r=${nonce}`;
+    this.#firstBare = `n=${escaped},r=${nonce}${isToken === true ? ',tokenauth=true' : ''}`;
   }
 
   first(): Buffer {

@@ -23,6 +23,8 @@ import {
 } from '../config/references.ts';
 import {
   loginOptions,
+  oauthSetting,
+  oauthSettings,
   type SaslMechanism,
   saslMechanism,
   securityFaults,
@@ -30,13 +32,23 @@ import {
   verifiesHostNames,
 } from '../config/security-settings.ts';
 import type { Address } from './address.ts';
+import { BearerTokens, TokenFault } from './bearer-tokens.ts';
 import { ClusterError } from './cluster.ts';
 
-export interface Login {
-  readonly mechanism: SaslMechanism;
+export interface PasswordLogin {
+  readonly mechanism: Exclude<SaslMechanism, 'OAUTHBEARER'>;
   readonly username: string;
   readonly password: string;
+  /** Of a delegation token: its id and its HMAC. */
+  readonly isToken?: boolean;
 }
+
+export interface BearerLogin {
+  readonly mechanism: 'OAUTHBEARER';
+  readonly token: string;
+}
+
+export type Login = PasswordLogin | BearerLogin;
 
 export interface SecurityOptions {
   /** Where references lead; without it values are taken as they are. */
@@ -62,6 +74,7 @@ export class ClusterSecurity {
   readonly #references: ReferenceSources | undefined;
   /** By what it was made of: files change seldom, and reading certificates takes long. */
   readonly #contexts = new Map<ConnectionUse, { made: string; context: SecureContext }>();
+  readonly #tokens = new BearerTokens();
 
   /** @throws ClusterError UNSUPPORTED, naming each setting that cannot be used */
   constructor(settings: KafkaClientSettings, options: SecurityOptions = {}) {
@@ -76,10 +89,11 @@ export class ClusterSecurity {
     this.mechanism = saslMechanism(settings);
   }
 
-  /** Username and password as they are now. @throws ClusterError AUTHENTICATION */
+  /** Who we are now: username and password, or a token. @throws ClusterError AUTHENTICATION */
   async login(): Promise<Login | null> {
     const { mechanism } = this;
     if (mechanism === null) return null;
+    if (mechanism === 'OAUTHBEARER') return { mechanism, token: await this.#bearerToken() };
     const setting = 'sasl.jaas.config';
     const written = this.#settings[setting] ?? '';
     const isWhole = this.#references !== undefined && isReference(written);
@@ -95,6 +109,22 @@ export class ClusterSecurity {
     } catch (error) {
       if (!(error instanceof JaasError)) throw error;
       throw refused(setting, `cannot be used: ${error.message}`);
+    }
+  }
+
+  async #bearerToken(): Promise<string> {
+    const settings = oauthSettings(this.#settings);
+    try {
+      return await this.#tokens.token({
+        endpoint: await this.#resolve(oauthSetting.endpoint, settings.endpoint),
+        clientId: await this.#resolve(oauthSetting.clientId, settings.clientId),
+        clientSecret: await this.#resolve(oauthSetting.clientSecret, settings.clientSecret),
+        scope: settings.scope,
+        ca: (await this.#trust()).ca,
+      });
+    } catch (error) {
+      if (!(error instanceof TokenFault)) throw error;
+      throw refused(oauthSetting.endpoint, error.message);
     }
   }
 
@@ -129,7 +159,7 @@ export class ClusterSecurity {
   }
 
   /** Without a truststore the certificate authorities that Node.js comes with are trusted. */
-  async #trust(): Promise<SecureContextOptions> {
+  async #trust(): Promise<{ ca?: string[] }> {
     const found = await this.#pem('ssl.truststore.certificates', 'ssl.truststore.location');
     if (found === undefined) return {};
     const ca = certificateBlocks(found.text);

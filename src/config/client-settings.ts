@@ -2,7 +2,7 @@
 // taken yet, and which ones hold secrets. Used for the destination in the configuration file;
 // values of sensitive settings are never repeated in an error.
 import { didYouMean } from './nearest.ts';
-import { isSecuritySetting, securitySettingDefaults } from './security-settings.ts';
+import { isSecuritySetting, oauthSetting, securitySettingDefaults } from './security-settings.ts';
 
 /** Settings that this version carries out. */
 export const supportedClientSettings = [
@@ -31,9 +31,12 @@ const otherClientSettings = [
 
 const sensitivePattern = /password|passphrase|secret|jaas\.config|token|credential|keystore\.key/i;
 
+/** Named like secrets, and none. */
+const readableSettings: readonly string[] = [oauthSetting.endpoint, oauthSetting.clientId];
+
 /** True for settings whose values are write-only. */
 export function isSensitiveSetting(name: string): boolean {
-  return sensitivePattern.test(name);
+  return sensitivePattern.test(name) && !readableSettings.includes(name);
 }
 
 /** Why a key cannot be used for the destination, or undefined when it can. */

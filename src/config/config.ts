@@ -1,5 +1,7 @@
 // The configuration as the service uses it, after loading and checking (schema.ts, load.ts).
 
+import type { PrincipalMapping } from './principal-mapping.ts';
+
 /** Kafka client settings by Kafka's own names. */
 export type KafkaClientSettings = Readonly<Record<string, string>>;
 
@@ -10,6 +12,8 @@ export interface TlsListenerConfig {
   /** Whose certificates are taken from clients. */
   readonly clientCa?: string;
   readonly clientAuth: 'none' | 'requested' | 'required';
+  /** A client's certificate is its principal at the destination, under this name. */
+  readonly principalMapping?: PrincipalMapping;
 }
 
 export interface CausewayConfig {

@@ -13,6 +13,7 @@ import { type ConfigFile, destinationSchema, fileSchema, notInThisVersion } from
 import { formatProblem, type Problem, schemaProblems } from './schema-problems.ts';
 import { securityFaults } from './security-settings.ts';
 import { type Environment, substituteEnvironment } from './substitute.ts';
+import { listenerTls } from './tls-listener.ts';
 import { parseFreeBytes, parseHostPort, parsePortRange, parseServers } from './values.ts';
 
 /** Largest file that is read; a configuration is a page, not a book. */
@@ -135,24 +136,6 @@ function clientSettings(file: ConfigFile): Record<string, string> {
   return settings;
 }
 
-function checkTls(tls: ConfigFile['gateway']['tls'], problems: Problem[]): void {
-  if (tls === undefined) return;
-  for (const name of ['certificate', 'key', 'clientCa'] as const) {
-    const file = tls[name];
-    if (file === undefined || path.isAbsolute(file)) continue;
-    problems.push({ path: `gateway.tls.${name}`, message: 'must be an absolute path' });
-  }
-  const asksClients = tls.clientAuth !== 'none';
-  if (asksClients && tls.clientCa === undefined) {
-    const message = `is needed with clientAuth: ${tls.clientAuth}`;
-    problems.push({ path: 'gateway.tls.clientCa', message });
-  }
-  if (!asksClients && tls.clientCa !== undefined) {
-    const message = 'has no effect with clientAuth: none';
-    problems.push({ path: 'gateway.tls.clientCa', message });
-  }
-}
-
 function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefined {
   const { destination, gateway, storage } = file;
   const servers = attempt(problems, 'destination.bootstrap.servers', () =>
@@ -162,7 +145,7 @@ function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefine
   for (const { setting, reason } of securityFaults(client)) {
     problems.push({ path: `destination.${setting}`, message: reason });
   }
-  checkTls(gateway.tls, problems);
+  const tls = listenerTls(gateway.tls, client, problems);
   for (const [index, text] of (gateway.upstreamAddresses ?? []).entries()) {
     const path = `gateway.upstreamAddresses[${index}]`;
     attempt(problems, path, () => parseAddressRange(text));
@@ -191,7 +174,7 @@ function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefine
   );
   if (servers === undefined || range === undefined || minFreeBytes === undefined) return undefined;
   const { addressMap } = destination;
-  const { tls, upstreamAddresses, ...rest } = gateway;
+  const { tls: _, upstreamAddresses, ...rest } = gateway;
   return {
     name: file.name,
     destination: { bootstrapServers: servers, addressMap, client },

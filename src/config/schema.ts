@@ -31,6 +31,8 @@ const tlsSchema = Type.Object(
     key: text,
     clientCa: Type.Optional(text),
     clientAuth: Type.Enum(['none', 'requested', 'required'], { default: 'none' }),
+    clientPrincipal: Type.Enum(['sasl', 'certificate'], { default: 'sasl' }),
+    'ssl.principal.mapping.rules': Type.Optional(text),
   },
   closed,
 );

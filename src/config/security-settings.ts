@@ -10,14 +10,26 @@ import { isReference } from './references.ts';
 export const securityProtocols = ['PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'] as const;
 export type SecurityProtocol = (typeof securityProtocols)[number];
 
-export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] as const;
+export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER'] as const;
 export type SaslMechanism = (typeof saslMechanisms)[number];
+
+/** Of OAUTHBEARER: where its tokens come from. */
+export const oauthSetting = {
+  endpoint: 'sasl.oauthbearer.token.endpoint.url',
+  clientId: 'sasl.oauthbearer.client.credentials.client.id',
+  clientSecret: 'sasl.oauthbearer.client.credentials.client.secret',
+  scope: 'sasl.oauthbearer.scope',
+} as const;
 
 /** Name -> default. Stores are PEM unless another type is named, which is then refused. */
 export const securitySettingDefaults: Readonly<Record<string, string>> = {
   'security.protocol': 'PLAINTEXT',
   'sasl.mechanism': '',
   'sasl.jaas.config': '',
+  [oauthSetting.endpoint]: '',
+  [oauthSetting.clientId]: '',
+  [oauthSetting.clientSecret]: '',
+  [oauthSetting.scope]: '',
   'ssl.truststore.type': 'PEM',
   'ssl.truststore.location': '',
   'ssl.truststore.certificates': '',
@@ -61,7 +73,38 @@ const loginModules: Readonly<Record<SaslMechanism, string>> = {
   PLAIN: 'PlainLoginModule',
   'SCRAM-SHA-256': 'ScramLoginModule',
   'SCRAM-SHA-512': 'ScramLoginModule',
+  OAUTHBEARER: 'OAuthBearerLoginModule',
 };
+
+export interface OauthSettings {
+  readonly endpoint: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly scope: string;
+}
+
+/** As written; `sasl.jaas.config` may name what newer settings do not. @throws JaasError */
+export function oauthSettings(settings: KafkaClientSettings): OauthSettings {
+  const jaas = effective(settings, 'sasl.jaas.config');
+  if (isReference(jaas)) throw new JaasError('with OAUTHBEARER the line itself is no reference');
+  const { module, options } = parseJaas(jaas);
+  if (module.split('.').at(-1) !== loginModules.OAUTHBEARER) {
+    throw new JaasError(`the login module of OAUTHBEARER is ${loginModules.OAUTHBEARER}`);
+  }
+  for (const name of options.keys()) {
+    if (!['clientId', 'clientSecret', 'scope'].includes(name)) {
+      throw new JaasError('options other than clientId, clientSecret and scope are not supported');
+    }
+  }
+  const either = (setting: string, option: string): string =>
+    effective(settings, setting) || (options.get(option) ?? '');
+  return {
+    endpoint: effective(settings, oauthSetting.endpoint),
+    clientId: either(oauthSetting.clientId, 'clientId'),
+    clientSecret: either(oauthSetting.clientSecret, 'clientSecret'),
+    scope: either(oauthSetting.scope, 'scope'),
+  };
+}
 
 export interface LoginOptions {
   readonly username: string;
@@ -69,7 +112,10 @@ export interface LoginOptions {
 }
 
 /** Username and password as written; they may be references. @throws JaasError */
-export function loginOptions(jaas: string, mechanism: SaslMechanism): LoginOptions {
+export function loginOptions(
+  jaas: string,
+  mechanism: Exclude<SaslMechanism, 'OAUTHBEARER'>,
+): LoginOptions {
   const { module, options } = parseJaas(jaas);
   const wanted = loginModules[mechanism];
   if (module.split('.').at(-1) !== wanted) {
@@ -94,11 +140,35 @@ function protocolFaults(protocol: string): SettingFault[] {
 
 function mechanismFaults(mechanism: string): SettingFault[] {
   if ((saslMechanisms as readonly string[]).includes(mechanism)) return [];
-  const known = ['GSSAPI', 'OAUTHBEARER'].includes(mechanism);
   const what = mechanism === '' ? "is missing (Kafka's default GSSAPI is not in this version)" : '';
-  const refused = known ? `${mechanism} is not in this version` : 'is no mechanism that we know';
+  const refused =
+    mechanism === 'GSSAPI' ? 'GSSAPI is not in this version' : 'is no mechanism that we know';
   const reason = `${what || refused}; there are ${saslMechanisms.join(', ')}`;
   return [{ setting: 'sasl.mechanism', reason }];
+}
+
+function oauthFaults(settings: KafkaClientSettings): SettingFault[] {
+  let written: OauthSettings;
+  try {
+    written = oauthSettings(settings);
+  } catch (error) {
+    if (!(error instanceof JaasError)) throw error;
+    return [{ setting: 'sasl.jaas.config', reason: `cannot be used: ${error.message}` }];
+  }
+  const { endpoint, clientId, clientSecret, scope } = written;
+  const setting = oauthSetting.endpoint;
+  if (endpoint === '') return [{ setting, reason: 'is missing' }];
+  if (isReference(endpoint)) return [];
+  if (!/^(?:https?:\/\/[^/@\s]+(?:\/\S*)?|file:\/\/\/\S+)$/.test(endpoint)) {
+    return [{ setting, reason: 'must be http://HOST/..., https://HOST/... or file:///PATH' }];
+  }
+  if (!endpoint.startsWith('file:')) {
+    if (clientId !== '' && clientSecret !== '') return [];
+    const reason = 'needs the client id and secret, as settings or in sasl.jaas.config';
+    return [{ setting, reason }];
+  }
+  if (clientId + clientSecret + scope === '') return [];
+  return [{ setting, reason: 'is a file: client id, secret and scope have no effect' }];
 }
 
 function saslFaults(settings: KafkaClientSettings): SettingFault[] {
@@ -106,6 +176,8 @@ function saslFaults(settings: KafkaClientSettings): SettingFault[] {
   const mechanism = saslMechanism(settings);
   const jaas = effective(settings, 'sasl.jaas.config');
   if (jaas === '') return [...faults, { setting: 'sasl.jaas.config', reason: 'is missing' }];
+  if (mechanism === 'OAUTHBEARER') return [...faults, ...oauthFaults(settings)];
+  faults.push(...uselessFaults(settings, 'sasl.oauthbearer.', `sasl.mechanism=${mechanism}`));
   if (isReference(jaas) || mechanism === null) return faults;
   try {
     loginOptions(jaas, mechanism);
@@ -147,12 +219,15 @@ function storeFaults(settings: KafkaClientSettings): SettingFault[] {
   return faults;
 }
 
-function uselessFaults(settings: KafkaClientSettings, prefix: string): SettingFault[] {
-  const protocol = effective(settings, 'security.protocol');
+function uselessFaults(
+  settings: KafkaClientSettings,
+  prefix: string,
+  because = `security.protocol=${effective(settings, 'security.protocol')}`,
+): SettingFault[] {
   return Object.entries(settings)
     .filter(([name, value]) => name.startsWith(prefix) && value !== '')
     .filter(([name, value]) => value !== securitySettingDefaults[name])
-    .map(([setting]) => ({ setting, reason: `has no effect with security.protocol=${protocol}` }));
+    .map(([setting]) => ({ setting, reason: `has no effect with ${because}` }));
 }
 
 /** Everything that is wrong with the security settings among `settings`. */
@@ -179,7 +254,11 @@ export function isKeptSecret(name: string, value: string): boolean {
   if (isReference(value)) return true;
   if (name !== 'sasl.jaas.config') return false;
   try {
-    return isReference(parseJaas(value).options.get('password') ?? '');
+    const { options } = parseJaas(value);
+    // A login module alone holds nothing: tokens come from elsewhere.
+    if (options.size === 0) return true;
+    const secrets = ['password', 'clientSecret'].filter((option) => options.has(option));
+    return secrets.length > 0 && secrets.every((name) => isReference(options.get(name) ?? ''));
   } catch (error) {
     if (error instanceof JaasError) return false;
     throw error;

@@ -25,34 +25,10 @@ import {
 } from './limits.ts';
 import { framed } from './messages.ts';
 import { notSent, sendOwnCall } from './own-call.ts';
-import { type IntakeBudget, RequestIntake } from './request-intake.ts';
+import { RequestIntake } from './request-intake.ts';
 import { ResponseQueue, type ResponseSlot } from './response-queue.ts';
-import type { Router } from './router.ts';
+import type { SessionOptions } from './session-options.ts';
 import { Upstream } from './upstream.ts';
-
-export interface SessionOptions {
-  readonly role: ListenerRole;
-  readonly services: GatewayServices;
-  readonly router: Pick<Router, 'route'>;
-  /** Connects to the broker behind this listener, or to any. */
-  connect(): Promise<Socket>;
-  /** Called once, when everything is over. */
-  onClosed(summary: SessionSummary): void;
-  readonly requestBytesMax?: number;
-  readonly intakeBudget: IntakeBudget;
-}
-
-export interface SessionSummary {
-  readonly client: string;
-  readonly upstreamLocalPort: number;
-  readonly clientId: string | null;
-  readonly software: string | null;
-  readonly bytesFromClient: number;
-  readonly bytesToClient: number;
-  readonly reason: string;
-  /** Something was wrong, not just over. */
-  readonly isFault: boolean;
-}
 
 /** Own requests are told apart by nothing but order; the ids only help to read a packet capture. */
 const ownCorrelationIdFirst = 0x40000000;
@@ -114,6 +90,10 @@ export class ClientSession implements VersionLearner {
     return this.#upstreamVersions;
   }
 
+  get principal(): string | null {
+    return this.#options.identity?.principal ?? null;
+  }
+
   get closed(): AbortSignal {
     return this.#closed.signal;
   }
@@ -131,6 +111,16 @@ export class ClientSession implements VersionLearner {
     request: Request | ((version: number) => Request),
     options: { versionMax?: number } = {},
   ): Promise<Response> {
+    const send = (): Promise<Response> => this.#call(api, request, options.versionMax);
+    const renewal = this.#renewal();
+    return renewal === undefined ? send() : renewal.then(send);
+  }
+
+  #call<Request, Response>(
+    api: Api<Request, Response>,
+    request: Request | ((version: number) => Request),
+    versionMax?: number,
+  ): Promise<Response> {
     const upstream = this.#upstream;
     if (upstream === undefined || this.#isUpstreamOver || this.#isOver) {
       return Promise.reject(notSent('CLOSED', 'there is no connection to the destination'));
@@ -138,10 +128,23 @@ export class ClientSession implements VersionLearner {
     return sendOwnCall(upstream, {
       api,
       request,
-      versionMax: options.versionMax,
+      versionMax,
       upstreamVersions: this.#upstreamVersions,
       correlationId: this.#nextCorrelationId++,
       clientId: this.#clientId,
+    });
+  }
+
+  /** While the broker is told again who the client is, nothing else may go there. */
+  #renewal(): Promise<void> | undefined {
+    if (this.#upstreamVersions.size === 0 || this.#isOver) return undefined;
+    return this.#options.identity?.renewal({
+      exchange: (api, request) => this.#call(api, request),
+      onRenewed: () => this.#advance(),
+      onFailed: ({ message }) => {
+        this.#isFault = true;
+        this.#close(message);
+      },
     });
   }
 
@@ -219,7 +222,8 @@ export class ClientSession implements VersionLearner {
 
   #mayHandle(): boolean {
     const isHeldUp = this.#isBusy || this.#askingPending > 0;
-    return !isHeldUp && !this.#isUpstreamOver && this.#hasRoom();
+    if (isHeldUp || this.#isUpstreamOver || !this.#hasRoom()) return false;
+    return this.#requests.length > 0 && this.#renewal() === undefined;
   }
 
   /** Goes on for a while behind a request that holds up others: how else would a FIN be noticed? */
@@ -476,6 +480,7 @@ export class ClientSession implements VersionLearner {
       upstreamLocalPort: this.#upstream?.localPort ?? 0,
       clientId: this.#clientId,
       software: this.#software,
+      principal: this.principal,
       bytesFromClient: this.#client.bytesRead,
       bytesToClient: this.#client.bytesWritten,
       reason: this.#endReason ?? reason,

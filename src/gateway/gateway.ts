@@ -8,7 +8,9 @@ import type { ClusterSecurity } from '../cluster/security.ts';
 import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
 import { type BypassGroup, BypassWatch } from './bypass-watch.ts';
-import { ClientSession, type SessionSummary } from './client-session.ts';
+import { ownerOf } from './client-principal.ts';
+import { ClientSession } from './client-session.ts';
+import { DelegationTokens } from './delegation-tokens.ts';
 import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
@@ -18,8 +20,10 @@ import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
 import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
+import type { SessionSummary } from './session-options.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 import { UpstreamAddresses } from './upstream-addresses.ts';
+import { type UpstreamIdentity, UpstreamLogins } from './upstream-identity.ts';
 import { type NodePorts, VirtualBrokers } from './virtual-brokers.ts';
 
 export interface GatewayOptions {
@@ -94,6 +98,7 @@ class RunningGateway implements Gateway {
   readonly #brokers: VirtualBrokers;
   readonly #dialer: Dialer;
   readonly #bypass: BypassWatch;
+  readonly #logins: UpstreamLogins;
   readonly #services: GatewayServices;
   readonly #ownTopics: OwnTopics;
   readonly #router: Router;
@@ -143,6 +148,8 @@ class RunningGateway implements Gateway {
       ensureEndpoints: (found) => brokers.ensure(found),
       now: options.now ?? ((): number => performance.now()),
     };
+    const { now } = this.#services;
+    this.#logins = new UpstreamLogins({ tokens: new DelegationTokens({ cluster, now }), now });
     const instanceName = options.instanceName ?? 'causeway';
     this.#ownTopics = new OwnTopics(ownTopicPrefix, `__${instanceName}_`);
     this.#router = new Router(createHandlers(this.#ownTopics));
@@ -213,20 +220,54 @@ class RunningGateway implements Gateway {
       this.#onRefused(role, client, `there are ${connectionsMax} connections already`);
       return;
     }
-    const connect = (): Promise<Socket> =>
+    let identity: UpstreamIdentity | undefined;
+    try {
+      identity = this.#identityOf(socket);
+    } catch (error) {
+      socket.destroy();
+      this.#onRefused(role, client, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    const dial = (): Promise<Socket> =>
       role.kind === 'broker' ? this.#dialer.toBroker(role.nodeId) : this.#dialer.toAny();
+    const connect = (): Promise<Socket> => this.#connect(dial, identity);
     const { requestBytesMax } = this.#options;
     const session: ClientSession = new ClientSession(socket, {
       role,
       services: this.#services,
       router: this.#router,
       connect,
+      identity,
       onClosed: (summary) => this.#onClosed(role, session, summary),
       intakeBudget: this.#intakeBudget,
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
     });
     this.#sessions.add(session);
     this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
+  }
+
+  /** By its certificate, where that is what the configuration says. */
+  #identityOf(socket: Socket): UpstreamIdentity | undefined {
+    const mapping = this.#options.config.tls?.principalMapping;
+    const owner = mapping === undefined ? null : ownerOf(socket, mapping);
+    return owner === null ? undefined : this.#logins.identity(owner);
+  }
+
+  /** Opens the upstream; a client that cannot be given its principal is told of in one line. */
+  async #connect(
+    dial: () => Promise<Socket>,
+    identity: UpstreamIdentity | undefined,
+  ): Promise<Socket> {
+    if (identity === undefined) return dial();
+    try {
+      return await identity.connect(dial);
+    } catch (error) {
+      const { principal } = identity;
+      const reason = error instanceof Error ? error.message : String(error);
+      const message = `a client cannot be ${principal} at the destination: ${reason}`;
+      this.#options.events.warn('principal_refused', message, { principal, reason });
+      throw error;
+    }
   }
 
   #onRefused(role: ListenerRole, client: string, reason: string): void {

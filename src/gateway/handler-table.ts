@@ -28,6 +28,7 @@ import { createMetadataHandler } from './handlers/metadata.ts';
 import { createOffsetFetchHandler } from './handlers/offset-fetch.ts';
 import { offsetForLeaderEpochHandler } from './handlers/offset-for-leader-epoch.ts';
 import { createProduceHandler } from './handlers/produce.ts';
+import { saslHandshakeHandler } from './handlers/sasl-handshake.ts';
 import { shareAcknowledgeHandler } from './handlers/share-acknowledge.ts';
 import { shareFetchHandler } from './handlers/share-fetch.ts';
 import type { OwnTopics } from './own-topics.ts';
@@ -47,6 +48,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
     [ApiKey.InitProducerId, createInitProducerIdHandler(ownTopics)],
     [ApiKey.EndTxn, createEndTxnHandler(ownTopics)],
+    [ApiKey.SaslHandshake, saslHandshakeHandler],
     [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],
     [ApiKey.DescribeConfigs, describeConfigsHandler],
     [ApiKey.AlterConfigs, createAlterConfigsHandler(ownTopics)],

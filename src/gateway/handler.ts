@@ -42,6 +42,8 @@ export interface GatewayServices {
 export interface SessionView {
   readonly role: ListenerRole;
   readonly services: GatewayServices;
+  /** Who the client is by its certificate, at the destination too; null when it logs in itself. */
+  readonly principal: string | null;
   /** Versions of the broker behind this connection's upstream, as it told. */
   readonly upstreamVersions: ReadonlyMap<number, VersionRange>;
   /**

@@ -5,6 +5,8 @@
 
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
+import { ClusterSecurity } from '../../src/cluster/security.ts';
+import type { TlsListenerConfig } from '../../src/config/config.ts';
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
 import type { TopicDirectory } from '../../src/gateway/topic-directory.ts';
 import type { NodePorts } from '../../src/gateway/virtual-brokers.ts';
@@ -52,6 +54,9 @@ export async function gatewayFor(
     directory?: TopicDirectory;
     /** Changes what the gateway knows of the destination. */
     destination?: (cluster: Cluster) => Cluster;
+    /** Where and as whom we connect; default: the plain listener. */
+    login?: { bootstrap: string; client: Record<string, string> };
+    tls?: TlsListenerConfig;
   } = {},
 ): Promise<GatewayUnderTest> {
   const reserved = await reservePorts(8, { isConsecutive: true });
@@ -59,9 +64,11 @@ export async function gatewayFor(
   const last = reserved.at(-1) ?? 0;
   const events = new Events();
   const ports = new MemoryPorts();
+  const { login, tls } = options;
   const cluster = connectCluster({
-    bootstrapServers: kafka.bootstrap.split(','),
+    bootstrapServers: (login?.bootstrap ?? kafka.bootstrap).split(','),
     addressMap: kafka.addressMap,
+    client: login?.client ?? {},
   });
   const gateway = await startGateway({
     config: {
@@ -70,7 +77,9 @@ export async function gatewayFor(
       bootstrapPort,
       brokerPorts: { first, last },
       linkNodeId,
+      ...(tls === undefined ? {} : { tls }),
     },
+    security: new ClusterSecurity(login?.client ?? {}),
     cluster: options.destination?.(cluster) ?? cluster,
     directory: options.directory ?? nothingMirrored,
     ports,

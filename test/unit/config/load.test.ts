@@ -200,6 +200,23 @@ const wrongFiles: readonly [string, string, string][] = [
     'gateway.tls.clientCa: has no effect with clientAuth: none',
   ],
   [
+    'principals without certificates',
+    'tls: {certificate: /c, key: /k, clientPrincipal: certificate}',
+    'gateway.tls.clientPrincipal: certificate needs clientAuth: requested or required',
+  ],
+  [
+    'principals for a destination without SASL',
+    'tls: {certificate: /c, key: /k, clientCa: /a, clientAuth: required, ' +
+      'clientPrincipal: certificate}',
+    'gateway.tls.clientPrincipal: certificate needs destination.security.protocol SASL_SSL or ' +
+      'SASL_PLAINTEXT: clients log in by delegation tokens',
+  ],
+  [
+    'rules for no principals',
+    'tls: {certificate: /c, key: /k, ssl.principal.mapping.rules: DEFAULT}',
+    'gateway.tls.ssl.principal.mapping.rules: has no effect with clientPrincipal: sasl',
+  ],
+  [
     'mistyped client settings',
     'client.ids: x',
     'destination.client.ids: unknown setting; did you mean "client.id"?',

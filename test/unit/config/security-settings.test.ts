@@ -2,6 +2,7 @@
 // that no fault repeats a secret.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { isSensitiveSetting } from '../../../src/config/client-settings.ts';
 import { JaasError, parseJaas } from '../../../src/config/jaas.ts';
 import { certificateBlocks, hasPrivateKey, normalPem } from '../../../src/config/pem.ts';
 import {
@@ -125,6 +126,14 @@ const saslPlain = {
   'sasl.mechanism': 'PLAIN',
   'sasl.jaas.config': login,
 };
+const oauth = 'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule';
+const endpoint = 'sasl.oauthbearer.token.endpoint.url';
+const bearer = {
+  'security.protocol': 'SASL_PLAINTEXT',
+  'sasl.mechanism': 'OAUTHBEARER',
+  'sasl.jaas.config': `${oauth} required clientId="a" clientSecret="hunter2" scope="kafka";`,
+  [endpoint]: 'https://idp.example.com/token',
+};
 const pem = '-----BEGIN CERTIFICATE-----QUJD-----END CERTIFICATE-----';
 
 describe('security settings', () => {
@@ -144,6 +153,14 @@ describe('security settings', () => {
       'sasl.jaas.config': `${scram} required username="u" password="p";`,
     },
     { ...saslPlain, 'sasl.jaas.config': reference('env:JAAS') },
+    bearer,
+    {
+      ...bearer,
+      'sasl.jaas.config': `${oauth} required;`,
+      'sasl.oauthbearer.client.credentials.client.id': 'a',
+      'sasl.oauthbearer.client.credentials.client.secret': reference('env:SECRET'),
+    },
+    { ...bearer, 'sasl.jaas.config': `${oauth} required;`, [endpoint]: 'file:///run/token' },
   ];
   for (const settings of good) {
     test(`taken: ${Object.keys(settings).join(' ')}`, () => {
@@ -157,7 +174,19 @@ describe('security settings', () => {
     [{ 'ssl.keystore.key': 'hunter2' }, 'ssl.keystore.key', /no effect/],
     [{ ...saslPlain, 'ssl.truststore.location': '/x' }, 'ssl.truststore.location', /no effect/],
     [{ ...saslPlain, 'sasl.mechanism': 'GSSAPI' }, 'sasl.mechanism', /GSSAPI is not in this/],
-    [{ ...saslPlain, 'sasl.mechanism': 'OAUTHBEARER' }, 'sasl.mechanism', /OAUTHBEARER is not/],
+    [{ ...saslPlain, 'sasl.mechanism': 'OAUTHBEARER' }, 'sasl.jaas.config', /OAuthBearerLoginM/],
+    [{ ...bearer, [endpoint]: '' }, endpoint, /is missing/],
+    [{ ...bearer, [endpoint]: 'ftp://hunter2/' }, endpoint, /must be http/],
+    [{ ...bearer, [endpoint]: 'https://user:hunter2@idp/' }, endpoint, /must be http/],
+    [{ ...bearer, 'sasl.jaas.config': `${oauth} required;` }, endpoint, /needs the client id/],
+    [{ ...bearer, [endpoint]: 'file:///token' }, endpoint, /have no effect/],
+    [{ ...bearer, 'sasl.jaas.config': reference('env:A') }, 'sasl.jaas.config', /no reference/],
+    [
+      { ...bearer, 'sasl.jaas.config': `${oauth} required unsecuredLoginStringClaim_sub="x";` },
+      'sasl.jaas.config',
+      /other than clientId/,
+    ],
+    [{ ...saslPlain, [endpoint]: 'https://idp/' }, endpoint, /no effect with sasl.mech.*PLAIN/],
     [{ ...saslPlain, 'sasl.mechanism': '' }, 'sasl.mechanism', /missing \(Kafka's default GSSAPI/],
     [{ ...saslPlain, 'sasl.mechanism': 'hunter2' }, 'sasl.mechanism', /no mechanism/],
     [{ ...saslPlain, 'sasl.mechanism': 'SCRAM-SHA-256' }, 'sasl.jaas.config', /ScramLoginModule/],
@@ -214,5 +243,9 @@ describe('security settings', () => {
     assert.ok(isKeptSecret('sasl.jaas.config', jaas));
     assert.ok(!isKeptSecret('sasl.jaas.config', login));
     assert.ok(!isKeptSecret('sasl.jaas.config', 'hunter2'));
+    assert.ok(isKeptSecret('sasl.jaas.config', `${oauth} required;`));
+    assert.ok(!isKeptSecret('sasl.jaas.config', bearer['sasl.jaas.config']));
+    assert.ok(!isSensitiveSetting(endpoint));
+    assert.ok(isSensitiveSetting('sasl.oauthbearer.client.credentials.client.secret'));
   });
 });

@@ -223,6 +223,7 @@ export class FakeSession implements SessionView {
   readonly scratch = new Map<symbol, unknown>();
   readonly upstreamVersions = new Map<number, VersionRange>([[1, { min: 4, max: 18 }]]);
   readonly services: SessionView['services'];
+  principal: string | null = null;
   nowMs = 0;
 
   constructor(role: ListenerRole) {

@@ -1,10 +1,11 @@
 // One client session between a raw client and a scripted broker, with handlers that the test gives.
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
-import { ClientSession, type SessionSummary } from '../../../src/gateway/client-session.ts';
+import { ClientSession } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route } from '../../../src/gateway/router.ts';
+import type { SessionSummary } from '../../../src/gateway/session-options.ts';
 import { FakeSession } from './read-fixtures.ts';
 import { RawClient, ScriptedBroker } from './wire-fixtures.ts';
 

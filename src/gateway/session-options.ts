@@ -1,0 +1,34 @@
+// What a client session is made of, and what is left of it: the words between the gateway, which
+// makes sessions and logs their end, and the session itself. Refuses to know how either works.
+import type { Socket } from 'node:net';
+import type { GatewayServices, ListenerRole } from './handler.ts';
+import type { IntakeBudget } from './request-intake.ts';
+import type { Router } from './router.ts';
+import type { UpstreamIdentity } from './upstream-identity.ts';
+
+export interface SessionOptions {
+  readonly role: ListenerRole;
+  readonly services: GatewayServices;
+  readonly router: Pick<Router, 'route'>;
+  /** Connects to the broker behind this listener, or to any. */
+  connect(): Promise<Socket>;
+  /** Who the client is by its certificate; without it the client says that itself. */
+  readonly identity?: UpstreamIdentity | undefined;
+  /** Called once, when everything is over. */
+  onClosed(summary: SessionSummary): void;
+  readonly requestBytesMax?: number;
+  readonly intakeBudget: IntakeBudget;
+}
+
+export interface SessionSummary {
+  readonly client: string;
+  readonly upstreamLocalPort: number;
+  readonly clientId: string | null;
+  readonly software: string | null;
+  readonly principal: string | null;
+  readonly bytesFromClient: number;
+  readonly bytesToClient: number;
+  readonly reason: string;
+  /** Something was wrong, not just over. */
+  readonly isFault: boolean;
+}
