@@ -254,6 +254,7 @@ export const ownMirrorData = Type.Object({
   blocking: Type.Array(reason),
   notices: Type.Array(reason),
   strayRecords: nullable(int64),
+  lostRanges: Type.Array(Type.Object({ partition: int32, from: int64, to: int64, timeMs: int64 })),
 });
 export const detachData = Type.Object({
   topic: text,

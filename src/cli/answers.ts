@@ -87,6 +87,13 @@ export interface MirrorAnswer {
   readonly notices: readonly Reason[];
   /** Null before a switch, or while the source has not been read after it. */
   readonly strayRecords: Int64 | null;
+  /** Offsets [from, to) that were gone from the source before they were read. */
+  readonly lostRanges: readonly {
+    readonly partition: number;
+    readonly from: Int64;
+    readonly to: Int64;
+    readonly timeMs: number;
+  }[];
 }
 
 export interface CommandRow {

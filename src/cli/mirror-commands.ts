@@ -89,6 +89,10 @@ export function describeText(mirror: MirrorAnswer): string {
     ['Since', time(mirror.stateTimeMs)],
     ['Stopped by', mirror.stoppedBy],
     ['Stray records', mirror.strayRecords],
+    ...mirror.lostRanges.map(({ partition, from, to, timeMs }): [string, string] => [
+      'Lost history',
+      `partition ${partition}: offsets [${from}, ${to}), found ${time(timeMs)}`,
+    ]),
     ['Error', mirror.error === null ? null : `${mirror.error.code}: ${mirror.error.message}`],
   ]);
   const blocking = [

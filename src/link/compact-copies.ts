@@ -13,13 +13,13 @@ import { describeLogDirsApi } from '../cluster/apis.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkClock, LinkLimits } from './context.ts';
 import { partitionKey } from './fetch-session.ts';
-import { sourceStarts } from './grow-mirror.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { NotWhole, rebuildCopy } from './rebuild-copy.ts';
 import { LinkError } from './service.ts';
 import { topicConfigs } from './shell-topic.ts';
 import { messageOf } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
+import { sourceStarts } from './start-offset.ts';
 import { retentionOfTombstones } from './topic-configs.ts';
 
 /** A copy of so many times the source's size is built anew. */

@@ -10,12 +10,17 @@ import { internalTopics } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
-import { type SourceStart, sourceStarts } from './grow-mirror.ts';
 import type { LinkRuntime } from './link.ts';
 import { checkTopicName } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { type CreateMirror, LinkError } from './service.ts';
 import { createShell, measureShells, topicConfigs } from './shell-topic.ts';
+import {
+  type SourceStart,
+  sourceStarts,
+  startOffsetSetting,
+  startTimestamp,
+} from './start-offset.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
 import { otherConfigs, refusedOverride, shellConfigs, syncedConfigs } from './topic-configs.ts';
 
@@ -57,7 +62,9 @@ export class MirrorCreator {
   ): Promise<string> {
     const name = request.mirrorTopic ?? `${link.settings.prefix}${request.sourceTopic}`;
     this.#checkNames(name, request.sourceTopic);
-    const overrides = request.configs ?? {};
+    const { [startOffsetSetting]: spec, ...overrides } = request.configs ?? {};
+    const startOffset = spec ?? link.settings.startOffset;
+    startTimestamp(startOffset);
     const refused = refusedOverride(overrides);
     if (refused !== null) throw new LinkError('INVALID_CONFIG', refused);
     await this.#changes.locks.run(name, async () => {
@@ -65,6 +72,7 @@ export class MirrorCreator {
       const creating: PendingCreation = {
         replicationFactor: request.replicationFactor ?? link.settings.topicSync.replicationFactor,
         configs: overrides,
+        startOffset,
       };
       const plan = await this.#plan(link, request.sourceTopic, creating);
       await this.#checkDestination(name, plan, creating);
@@ -138,7 +146,8 @@ export class MirrorCreator {
       const { include } = link.settings.configSync;
       const synced = syncedConfigs(await topicConfigs(cluster, sourceTopic), include);
       const configs = shellConfigs(synced, creating.configs);
-      const starts = await sourceStarts(cluster, source);
+      const { startOffset: spec } = creating;
+      const starts = await sourceStarts(cluster, source, spec === undefined ? {} : { spec });
       if (starts === null) {
         throw new LinkError(
           'SOURCE_UNREACHABLE',

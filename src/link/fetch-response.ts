@@ -120,7 +120,7 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
     feed.startOverride = null;
     feed.omitsLastEpoch = false;
   }
-  const { logStartOffset } = data;
+  const logStartOffset = feed.logStartFor(data.logStartOffset);
   if (logStartOffset > log.logStart && logStartOffset <= log.end && link.mayAct()) {
     await log.deleteHead(logStartOffset);
   }

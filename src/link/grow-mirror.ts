@@ -2,51 +2,16 @@
 // each of which can be repeated: starts at the source, the shell grown, logs made, the state
 // committed. Invariant: a new partition is a mirror from birth (gating is per topic), and is
 // fetched from the source's first offset.
-import { ErrorCode } from '../../protocol/index.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { appendPartitions } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
-import { partitionKey } from './fetch-session.ts';
 import { isMirror } from './mirror-state.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { growShell } from './shell-topic.ts';
-import { earliestTimestamp, firstBatchBase, listOffsets } from './source-offsets.ts';
+import { sourceStarts } from './start-offset.ts';
 import type { TopicChanges } from './topic-changes.ts';
-
-export interface SourceStart {
-  /** The source's log start: where the timeline begins. */
-  readonly start: bigint;
-  /** Base offset of the first batch, at or below the start: where the log has to begin. */
-  readonly base: bigint;
-}
-
-/** Log starts of all partitions of a source topic, by index; null when one cannot be read now. */
-export async function sourceStarts(
-  source: Cluster,
-  info: TopicInfo,
-  from = 0,
-): Promise<readonly SourceStart[] | null> {
-  const partitions = info.partitions
-    .filter(({ partition }) => partition >= from)
-    .map(({ partition, leaderId }) => ({ topic: info.name, partition, leaderId }))
-    .sort((left, right) => left.partition - right.partition);
-  const answers = await listOffsets(source, partitions, { timestamp: earliestTimestamp });
-  const starts: SourceStart[] = [];
-  for (const partition of partitions) {
-    const answer = answers.get(partitionKey(partition.topic, partition.partition));
-    if (answer?.errorCode !== ErrorCode.NONE) return null;
-    const start = answer.offset;
-    // DeleteRecords may have put the log start inside a batch, which comes whole.
-    const base =
-      start === 0n
-        ? null
-        : await firstBatchBase(source, { ...partition, topicId: info.topicId, offset: start });
-    starts.push({ start, base: base !== null && base < start ? base : start });
-  }
-  return starts;
-}
 
 export interface Growth {
   readonly context: LinkContext;
@@ -64,7 +29,7 @@ export async function growMirror(
   record: TopicRecord,
   info: TopicInfo,
 ): Promise<void> {
-  const starts = await sourceStarts(source, info, record.partitions.length);
+  const starts = await sourceStarts(source, info, { from: record.partitions.length });
   if (starts === null) return;
   const count = record.partitions.length + starts.length;
   await changes.locks.run(record.name, async () => {

@@ -3,6 +3,7 @@
 // requests. Invariant: a topic that is held or stopped has no feed that can append, and its lag is
 // remembered over stops.
 import type { TopicInfo } from '../cluster/cluster.ts';
+import { lastExtent } from '../timeline/timeline.ts';
 import { ByteThrottle } from './byte-throttle.ts';
 import { CompactCopies } from './compact-copies.ts';
 import type { LinkClock, LinkLimits } from './context.ts';
@@ -73,7 +74,7 @@ export class LinkFeeds {
     const feeds = this.#feeds.get(record.name) ?? [];
     const known = new Set(feeds.map(({ partition }) => partition));
     let isNew = false;
-    for (const { partition, log } of topic.partitions) {
+    for (const { partition, log, timeline } of topic.partitions) {
       if (log === null || known.has(partition)) continue;
       const lag = this.#lagOf(record.name, partition, log.visibleEnd);
       const feed = new PartitionFeed({
@@ -84,6 +85,7 @@ export class LinkFeeds {
         log,
         lag,
         clock: this.#clock,
+        firstOffset: lastExtent(timeline).start,
         isCompacted: () => isCompacted(topic.record.syncedConfigs ?? {}),
       });
       feed.endRepairs = watchDamage(feed, this.#link);

@@ -128,6 +128,7 @@ export class LinkServiceImpl implements LinkService {
         blocking: [],
         notices: [],
         strayRecords: null,
+        lostRanges: [],
       };
     });
   }

@@ -12,6 +12,7 @@ import { withoutProtocol } from '../config/values.ts';
 import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
 import { LinkError } from './service.ts';
 import { boolean, filters, integer, list, refuse } from './setting-values.ts';
+import { earliestStart, startOffsetSetting, startTimestamp } from './start-offset.ts';
 import { parseSyncSettings, type SyncSettings, syncSettingDefaults } from './sync-settings.ts';
 
 export interface LinkSettings extends SyncSettings {
@@ -34,6 +35,10 @@ export interface LinkSettings extends SyncSettings {
   readonly metadataMaxAgeMs: number | null;
   /** A promotion waits until the source has not been written to for so long. */
   readonly promoteQuietMs: number | null;
+  /** Where mirrors begin, unless said otherwise of one. */
+  readonly startOffset: string;
+  /** What is done when the source deleted records before they were read. */
+  readonly lostHistory: 'stop' | 'continue';
   readonly offsetSync: {
     readonly enabled: boolean;
     readonly periodMs: number;
@@ -63,7 +68,8 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   ...syncSettingDefaults,
   'num.cluster.link.fetchers': '1',
   'cluster.link.io.max.bytes.per.second': '-1',
-  'mirror.start.offset.spec': 'earliest',
+  [startOffsetSetting]: earliestStart,
+  'mirror.lost.history.policy': 'stop',
   'promote.quiet.ms': '2000',
   'metadata.max.age.ms': '2000',
   'request.timeout.ms': '10000',
@@ -80,7 +86,6 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
 const onlyValues: Readonly<Record<string, string>> = {
   'link.mode': 'DESTINATION',
   'connection.mode': 'OUTBOUND',
-  'mirror.start.offset.spec': 'earliest',
   'client.dns.lookup': 'use_all_dns_ips',
   'connections.max.idle.ms': '600000',
 };
@@ -91,7 +96,7 @@ const fetchersMax = 32;
 const immutable = new Set([
   'cluster.link.prefix',
   'consumer.group.prefix.enable',
-  'mirror.start.offset.spec',
+  startOffsetSetting,
   'link.mode',
 ]);
 
@@ -154,6 +159,17 @@ function prefix(text: string): string {
   return text;
 }
 
+function startOffset(spec: string): string {
+  startTimestamp(spec);
+  return spec;
+}
+
+function lostHistory(text: string): 'stop' | 'continue' {
+  const value = text.toLowerCase();
+  if (value === 'stop' || value === 'continue') return value;
+  return refuse('mirror.lost.history.policy', "must be 'stop' or 'continue'");
+}
+
 /** @throws LinkError INVALID_CONFIG naming the setting */
 export function parseLinkSettings(given: Readonly<Record<string, string>>): LinkSettings {
   for (const [name, value] of Object.entries(given)) checkKnown(name, value);
@@ -183,6 +199,8 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     rack: configs['client.rack'] ?? '',
     metadataMaxAgeMs: setNumber('metadata.max.age.ms', 100),
     promoteQuietMs: setNumber('promote.quiet.ms', 0),
+    startOffset: startOffset(configs[startOffsetSetting] ?? ''),
+    lostHistory: lostHistory(configs['mirror.lost.history.policy'] ?? ''),
     offsetSync: {
       enabled: boolean(configs, 'consumer.offset.sync.enable'),
       periodMs: integer(configs, 'consumer.offset.sync.ms', 100),

@@ -15,9 +15,14 @@ import { isFetching, type LinkConditions } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { messageOf, Signal } from './signal.ts';
-import type { FeedLink } from './source-link.ts';
+import type { FeedLink, Loss } from './source-link.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
-import { failedWith, type TopicChanges } from './topic-changes.ts';
+import { failedWith, type TopicChanges, withLoss } from './topic-changes.ts';
+
+interface Failure {
+  readonly error: MirrorError;
+  readonly loss: Loss | null;
+}
 
 /** Looks that somebody asked for are at least so far apart. */
 const lookSpacingMs = 150;
@@ -37,7 +42,7 @@ export class LinkRuntime implements FeedLink {
   #cluster: Cluster | null = null;
   #connecting: Promise<Cluster> | null = null;
   #infos: ReadonlyMap<string, TopicInfo> = new Map();
-  readonly #failing = new Map<string, MirrorError>();
+  readonly #failing = new Map<string, Failure>();
   readonly #growing = new Set<string>();
   readonly #missing = new Lasting();
   readonly #shrunk = new Lasting();
@@ -184,13 +189,25 @@ export class LinkRuntime implements FeedLink {
     return this.#context.state.lease.isValid() && !this.#record.paused && !this.health.isFailed;
   }
 
-  failTopic(name: string, error: MirrorError): void {
+  get lostHistory(): 'stop' | 'continue' {
+    return this.#settings.lostHistory;
+  }
+
+  failTopic(name: string, error: MirrorError, loss: Loss | null = null): void {
     if (this.#failing.has(name)) return;
-    this.#failing.set(name, error);
+    const failure = { error, loss };
+    this.#failing.set(name, failure);
     this.inBackground(async () => {
       await this.feeds.stop(name);
-      await this.#commitFailure(name, error);
+      await this.#commitFailure(name, failure);
     });
+  }
+
+  noteLoss(name: string, loss: Loss): Promise<void> {
+    return this.#changes.edit(name, (record) => ({
+      ...record,
+      lost: withLoss(record.lost, loss, this.#context.clock.unixMs()),
+    }));
   }
 
   truncating(topic: string, partition: number): void {
@@ -307,9 +324,9 @@ export class LinkRuntime implements FeedLink {
     for (const topic of watched) {
       this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic));
     }
-    for (const [name, error] of this.#failing) {
+    for (const [name, failure] of this.#failing) {
       if (this.#topics.byName(name)?.record.state !== 'FAILED') {
-        this.inBackground(() => this.#commitFailure(name, error));
+        this.inBackground(() => this.#commitFailure(name, failure));
       }
     }
     this.feeds.tend();
@@ -369,10 +386,12 @@ export class LinkRuntime implements FeedLink {
     });
   }
 
-  async #commitFailure(name: string, error: MirrorError): Promise<void> {
+  async #commitFailure(name: string, { error, loss }: Failure): Promise<void> {
     const audit = failedWith(error);
-    await this.#changes.apply(name, 'fail', audit, (record) =>
-      isFetching(record.state) ? { error } : null,
-    );
+    await this.#changes.apply(name, 'fail', audit, (record) => {
+      if (!isFetching(record.state)) return null;
+      if (loss === null) return { error };
+      return { error, lost: withLoss(record.lost, loss, this.#context.clock.unixMs()) };
+    });
   }
 }

@@ -5,6 +5,7 @@
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
+import { StateError } from '../state/state.ts';
 import type { LinkClock } from './context.ts';
 import { partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
@@ -59,13 +60,35 @@ export async function resolveOutOfRange(
   } else if (log.lastEpoch < 0) {
     await moveEmptyStart(feed, link, { earliest, clock });
   } else {
-    link.failTopic(feed.topic, {
-      code: 'LOST_HISTORY',
-      message:
-        `${place}: offsets [${log.end}, ${earliest}) were gone from the source ` +
-        'before they were read',
-    });
+    await lostHistory(feed, link, { earliest, clock });
   }
+}
+
+/** The policy of the link decides; either way the range is on record, never skipped in silence. */
+async function lostHistory(
+  feed: PartitionFeed,
+  link: FeedLink,
+  { earliest, clock }: { earliest: bigint; clock: LinkClock },
+): Promise<void> {
+  const { topic, partition, log } = feed;
+  const loss = { partition, from: log.end, to: earliest };
+  const message =
+    `${topic}-${partition}: offsets [${loss.from}, ${loss.to}) were gone from the source ` +
+    'before they were read';
+  const fields = { topic, partition, link: link.name, from: `${loss.from}`, to: `${loss.to}` };
+  link.events.error('mirror_history_lost', message, fields);
+  if (link.lostHistory === 'stop') {
+    link.failTopic(topic, { code: 'LOST_HISTORY', message }, loss);
+    return;
+  }
+  try {
+    await link.noteLoss(topic, loss);
+  } catch (error) {
+    if (!(error instanceof StateError)) throw error;
+    feed.fail(`LOST_HISTORY: ${error.message}`, clock.monotonicMs(), 1_000);
+    return;
+  }
+  await moveStart(feed, link, { earliest, clock });
 }
 
 /**
@@ -93,7 +116,26 @@ async function moveEmptyStart(
   link: FeedLink,
   parts: { earliest: bigint; clock: LinkClock },
 ): Promise<void> {
-  const { earliest, clock } = parts;
+  const from = feed.log.end;
+  await moveStart(feed, link, parts);
+  const { topic, partition, log } = feed;
+  if (from >= log.logStart) return;
+  link.events.warn(
+    'mirror_start_moved',
+    `${topic}-${partition}: offsets [${from}, ${log.logStart}) were gone before mirroring began`,
+    { topic, partition, link: link.name },
+  );
+}
+
+/**
+ * The copy goes on at the source's start. What it holds below is not the start of an unbroken
+ * history any more, and has left the source too: a reader there is told, instead of led over a gap.
+ */
+async function moveStart(
+  feed: PartitionFeed,
+  link: FeedLink,
+  { earliest, clock }: { earliest: bigint; clock: LinkClock },
+): Promise<void> {
   const { log } = feed;
   try {
     const base = await firstBatchBase(link.cluster, {
@@ -105,17 +147,9 @@ async function moveEmptyStart(
     });
     await feed.exclusively(async () => {
       if (!link.mayAct()) return;
-      const from = log.end;
       const start = base !== null && base < earliest ? base : earliest;
       if (start > log.end) await log.deleteHead(start);
       feed.startOverride = start < earliest ? earliest : null;
-      if (from >= start) return;
-      link.events.warn(
-        'mirror_start_moved',
-        `${feed.topic}-${feed.partition}: offsets [${from}, ${start}) were gone before ` +
-          'mirroring began',
-        { topic: feed.topic, partition: feed.partition, link: link.name },
-      );
     });
   } catch (error) {
     if (!(error instanceof ClusterError || error instanceof StorageError)) throw error;

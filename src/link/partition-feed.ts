@@ -39,6 +39,8 @@ export class PartitionFeed {
    * lower.
    */
   startOverride: bigint | null = null;
+  /** Nothing below is part of the mirror, whatever the source has. */
+  readonly #firstOffset: bigint;
   /** The source deletes superseded records of the topic. */
   readonly isCompacted: () => boolean;
   /**
@@ -70,6 +72,7 @@ export class PartitionFeed {
     lag: LagTracker;
     clock: LinkClock;
     isCompacted: () => boolean;
+    firstOffset?: bigint;
   }) {
     const { log, lag, clock } = parts;
     this.topic = parts.topic;
@@ -79,6 +82,7 @@ export class PartitionFeed {
     this.log = log;
     this.lag = lag;
     this.isCompacted = parts.isCompacted;
+    this.#firstOffset = parts.firstOffset ?? 0n;
     this.#clock = clock;
     this.#isFirstReading = log.lastEpoch < 0;
     this.#unsubscribe = log.onAdvance(() => {
@@ -140,6 +144,12 @@ export class PartitionFeed {
     this.leaderEpoch = leaderEpoch;
     if (isChange) this.retryAtMs = 0;
     return isChange;
+  }
+
+  /** Where the mirror starts when the source starts at `sourceStart`. */
+  logStartFor(sourceStart: bigint): bigint {
+    const isBelow = sourceStart < this.#firstOffset;
+    return isBelow ? this.#firstOffset : sourceStart;
   }
 
   /** Appends whole batches to the log. */

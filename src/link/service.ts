@@ -1,6 +1,12 @@
 // What operators can do with links and mirrors, as the admin API calls it and link-service.ts does
 // it. Every command is idempotent, has a dry run (`validateOnly`) and is an event with its actor.
-import type { LinkRecord, MirrorError, MirrorState, ReceiptRecord } from '../state/records.ts';
+import type {
+  LinkRecord,
+  LostRange,
+  MirrorError,
+  MirrorState,
+  ReceiptRecord,
+} from '../state/records.ts';
 import type { Blocking } from './blocking.ts';
 import type { TailLine } from './export-tail.ts';
 import type { WrittenShells } from './shell-topic.ts';
@@ -128,6 +134,8 @@ export interface MirrorStatus {
   readonly notices: readonly Blocking[];
   /** Records that the source got after the switch; null before, or while it is not known. */
   readonly strayRecords: bigint | null;
+  /** Offsets that were gone from the source before they were read. */
+  readonly lostRanges: readonly LostRange[];
 }
 
 export type MirrorCommand = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';

@@ -5,6 +5,13 @@ import type { Events } from '../observe/events.ts';
 import type { MirrorError } from '../state/records.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 
+/** Offsets [from, to) of a partition that were gone before they were read. */
+export interface Loss {
+  readonly partition: number;
+  readonly from: bigint;
+  readonly to: bigint;
+}
+
 export interface FeedLink {
   readonly name: string;
   readonly cluster: Cluster;
@@ -12,7 +19,11 @@ export interface FeedLink {
   /** The lease is valid and the link not failed or paused: checked before each change. */
   mayAct(): boolean;
   /** The mirror cannot go on: its fetching stops now, the state follows. */
-  failTopic(topic: string, error: MirrorError): void;
+  failTopic(topic: string, error: MirrorError, loss?: Loss): void;
+  /** What is done when records were gone from the source before they were read. */
+  readonly lostHistory: 'stop' | 'continue';
+  /** Puts lost offsets on record, before anything goes on behind them. */
+  noteLoss(topic: string, loss: Loss): Promise<void>;
   /** A tail is about to be cut: readers must not take the lower end for an offset out of range. */
   truncating(topic: string, partition: number): void;
   refreshMetadata(): void;

@@ -88,6 +88,7 @@ export function mirrorStatus(
     blocking: parts.blocking,
     notices: parts.notices,
     strayRecords: parts.strayRecords,
+    lostRanges: record.lost ?? [],
   };
 }
 

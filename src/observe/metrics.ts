@@ -202,12 +202,16 @@ class MetricsCollector {
     );
     const lost = new Counter({
       name: 'causeway_mirror_lost_records_total',
-      help: 'Records that failovers left behind, as far as they are known.',
+      help: 'Records that failovers left behind, and history that was lost before it was read.',
       labelNames: ['link', 'topic'],
       registers: [this.registry],
     });
-    this.#fillers.push(() => {
+    this.#fillers.push(({ mirrors }) => {
       lost.reset();
+      for (const { link, name: topic, lostRanges } of mirrors) {
+        if (lostRanges.length === 0) continue;
+        lost.inc({ link, topic }, sum(lostRanges.map(({ from, to }) => to - from)));
+      }
       for (const receipt of this.#sources.receipts()) {
         for (const { link, topic, partitions } of receipt.topics) {
           const known = partitions.map(({ lostRecords, found }) => {

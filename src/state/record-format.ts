@@ -10,6 +10,7 @@ import {
   type LeaseRecord,
   type LinkAclsRecord,
   type LinkRecord,
+  type LostRange,
   type MirrorError,
   type MirrorErrorCode,
   type MirrorState,
@@ -33,7 +34,7 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
   /**
    * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
-   * `detaching`.
+   * `detaching`, `lost`, `creating.startOffset`.
    */
   topic: 4,
   'node-ports': 1,
@@ -125,6 +126,16 @@ function readCreation(fields: Fields): PendingCreation {
   return {
     replicationFactor: fields.integer('replicationFactor'),
     configs: readStringMap(fields, 'configs'),
+    ...(fields.has('startOffset') ? { startOffset: fields.string('startOffset') } : {}),
+  };
+}
+
+function readLost(fields: Fields): LostRange {
+  return {
+    partition: fields.integer('partition'),
+    from: fields.bigint('from'),
+    to: fields.bigint('to'),
+    timeMs: fields.integer('timeMs'),
   };
 }
 
@@ -181,6 +192,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(fields.has('stopping') ? { stopping: fields.object('stopping', readStop) } : {}),
     ...(version >= 2 ? readSyncedState(fields) : {}),
     ...(version >= 4 ? readEndings(fields) : {}),
+    ...(version >= 4 && fields.has('lost') ? { lost: fields.list('lost', readLost) } : {}),
   };
 }
 

@@ -98,6 +98,8 @@ export interface TopicRecord {
   readonly fence?: { readonly acls: readonly Acl[] };
   /** A promoted topic whose timeline is to end: what a restart needs to go on with it. */
   readonly detaching?: PendingDetach;
+  /** Offsets that were gone from the source before they were read, the latest of them. */
+  readonly lost?: readonly LostRange[];
   /** Only of mirrors that the link's topic filters made. */
   readonly auto?: {
     /** It left the filters and was paused for that; a resume by an operator is respected. */
@@ -105,9 +107,19 @@ export interface TopicRecord {
   };
 }
 
+/** [from, to) of a partition. */
+export interface LostRange {
+  readonly partition: number;
+  readonly from: bigint;
+  readonly to: bigint;
+  readonly timeMs: number;
+}
+
 export interface PendingCreation {
   /** -1: the destination's default. */
   readonly replicationFactor: number;
+  /** Where the mirror is to begin, as `mirror.start.offset.spec`; absent: at the earliest one. */
+  readonly startOffset?: string;
   /** The operator's own topic configs, on top of the synced ones. */
   readonly configs: Readonly<Record<string, string>>;
 }

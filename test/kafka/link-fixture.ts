@@ -198,8 +198,13 @@ export class LinkWorld {
     });
   }
 
-  async createMirror(link: string, sourceTopic: string): Promise<MirrorStatus> {
-    return this.service.createMirror({ link, sourceTopic, validateOnly: false, actor: 'test' });
+  async createMirror(
+    link: string,
+    sourceTopic: string,
+    configs: Record<string, string> = {},
+  ): Promise<MirrorStatus> {
+    const options = { validateOnly: false, actor: 'test' };
+    return this.service.createMirror({ link, sourceTopic, configs, ...options });
   }
 
   async command(
@@ -244,6 +249,13 @@ export class LinkWorld {
     );
     return `${status}\n${events.slice(-15).join('\n')}`;
   }
+}
+
+/** What a mirror says of lost history, but for when it was found. */
+export function lostRanges(
+  status: MirrorStatus,
+): { partition: number; from: bigint; to: bigint }[] {
+  return status.lostRanges.map(({ partition, from, to }) => ({ partition, from, to }));
 }
 
 /** The same cluster, its requests counted. */

@@ -12,6 +12,7 @@ import {
   deleteTopic,
   growTopic,
   LinkWorld,
+  lostRanges,
   produce,
   Transaction,
 } from './link-fixture.ts';
@@ -295,6 +296,9 @@ describe('a mirror', () => {
     const status = world.service.describeMirror(topic);
     assert.equal(status.error?.code, 'LOST_HISTORY');
     assert.match(status.error?.message ?? '', /\[2, 4\)/);
+    assert.deepEqual(lostRanges(status), [{ partition: 0, from: 2n, to: 4n }]);
+    // The copy stays as it was.
+    assert.deepEqual([status.partitions[0]?.logStart, status.partitions[0]?.mirrorEnd], [0n, 2n]);
   });
 
   test('is failed when records are written to its shell (R3)', async () => {

@@ -49,6 +49,7 @@ export function mirrorStatus(name: string, changes: Partial<MirrorStatus> = {}):
     blocking: [],
     notices: [],
     strayRecords: null,
+    lostRanges: [],
     ...changes,
   };
 }

@@ -68,6 +68,12 @@ class FakeLink implements FeedLink {
   lost(error: Error): void {
     throw error;
   }
+
+  lostHistory = 'stop' as const;
+
+  noteLoss(): Promise<void> {
+    return Promise.reject(new Error('nothing is lost here'));
+  }
 }
 
 async function scene(t: TestContext, batches: readonly TestBatch[] = [], start = 0n) {

@@ -63,7 +63,11 @@ describe('link settings', () => {
     [{ ...base, 'topic.config.sync.include': 'retention.ms' }, /must name 'cleanup\.policy'/],
     [{ ...base, 'topic.config.sync.include': 'min.insync.replicas' }, /never synchronised/],
     [{ ...base, 'topic.config.sync.include': 'no.such' }, /'no\.such', which cannot/],
-    [{ ...base, 'mirror.start.offset.spec': 'latest' }, /can only be 'earliest'/],
+    [
+      { ...base, 'mirror.start.offset.spec': 'soon' },
+      /start\.offset\.spec.*'latest' or a time.*soon/,
+    ],
+    [{ ...base, 'mirror.lost.history.policy': 'ask' }, /lost\.history\.policy.*'stop' or/],
     [{ ...base, 'num.cluster.link.fetchers': '33' }, /whole number from 1 to 32/],
     [{ ...base, 'cluster.link.io.max.bytes.per.second': '0' }, /whole number from 1/],
     [{ ...base, 'cluster.link.prefix': 'a/b' }, /topic name/],

@@ -105,6 +105,19 @@ test('what is gone disappears, and receipts count once however often they are re
   assert.ok(!lines.some((line) => line.startsWith('causeway_mirror_state')));
 });
 
+test('R10: history that was lost before it was read is counted', async () => {
+  const links = new FakeLinks();
+  const lostRanges = [
+    { partition: 0, from: 2n, to: 5n, timeMs: 1 },
+    { partition: 1, from: 0n, to: 4n, timeMs: 2 },
+  ];
+  links.mirrors.set('orders', mirrorStatus('orders', { lostRanges }));
+  const metrics = metricsOf(links, { partitions: false });
+  const total = 'causeway_mirror_lost_records_total{link="dr",topic="orders"} 7';
+  assert.ok((await samples(metrics)).includes(total));
+  metrics.close();
+});
+
 test('partition labels can be turned off; an unknown part makes the whole unknown', async () => {
   const metrics = metricsOf(filledLinks(), { partitions: false });
   const lines = await samples(metrics);

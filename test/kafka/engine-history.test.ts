@@ -1,0 +1,184 @@
+// What of a source's history a mirror has, on real brokers: copies of compacted topics while the
+// source cleans as fast as it can, records that were gone before they were read, and where a mirror
+// begins.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { SeededRandom } from '../helpers/seeded-random.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { KeyedTopic } from './keyed-topic.ts';
+import { createTopic, deleteRecords, LinkWorld, lostRanges, produce } from './link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({ name: 'source', settings: { 'log.cleaner.backoff.ms': '200' } }),
+    startKafkaCluster({ name: 'destination' }),
+  ]);
+  world = await new LinkWorld({
+    source,
+    destination,
+    limits: { rebuildCheckMs: 300, rebuildBytesMin: 150_000, sourceWatchMs: 300 },
+  }).open();
+  await world.createLink('dr');
+  await world.createLink('on', { 'mirror.lost.history.policy': 'continue' });
+  await world.createLink('late', { 'mirror.start.offset.spec': 'latest' });
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+function logOf(topic: string) {
+  const log = world.directory.byName(topic)?.partition(0)?.log;
+  assert.ok(log, 'the mirror log is open');
+  return log;
+}
+
+function rebuilds(topic: string): number {
+  return world.events
+    .since(0)
+    .filter(({ event, fields }) => event === 'mirror_copy_rebuilt' && fields.topic === topic)
+    .length;
+}
+
+test('R1, R6: the copy of a compacted topic settles near its source, and loses or revives no key', {
+  timeout: 400_000,
+}, async (context) => {
+  const random = new SeededRandom();
+  context.diagnostic(random.describe());
+  const name = uniqueName('compacted');
+  const topic = new KeyedTopic({ cluster: world.source, name, random, keys: 60 });
+  await topic.create();
+  await topic.overwrite(20);
+  await world.createMirror('dr', name);
+  await until(
+    'a rebuild under load',
+    async () => {
+      await topic.overwrite(10);
+      return rebuilds(name) >= 1;
+    },
+    { deadlineMs: 120_000, describe: () => world.describe(name) },
+  );
+  const written = Number(topic.end) * 400;
+  // 60 live keys of 400 bytes, what was written since the last cleaning, and twice as much.
+  await until('a small copy', () => logOf(name).sizeBytes < Math.max(300_000, written / 4), {
+    deadlineMs: 120_000,
+    describe: () => `${logOf(name).sizeBytes} bytes of ${written}`,
+  });
+  await world.caughtUp(name, [topic.end]);
+  await topic.check(logOf(name), topic.end);
+  // Again under load, so that the failover may meet a rebuild, the source being there or not.
+  await topic.overwrite(1 + random.below(60));
+  await world.command('failover', name);
+  const end = world.service.describeMirror(name).partitions[0]?.mirrorEnd ?? -1n;
+  assert.ok(end > 0n && end <= topic.end, `${end} of ${topic.end}`);
+  await topic.check(logOf(name), end);
+});
+
+test('a key that was deleted and cleaned away while the mirror was paused is not kept', {
+  timeout: 400_000,
+}, async (context) => {
+  const random = new SeededRandom();
+  context.diagnostic(random.describe());
+  const name = uniqueName('away');
+  const topic = new KeyedTopic({ cluster: world.source, name, random, keys: 10 });
+  await topic.create();
+  await topic.overwrite(3);
+  await world.createMirror('dr', name);
+  await world.caughtUp(name, [topic.end]);
+  await until('a sample', () => {
+    return world.service.describeMirror(name).partitions[0]?.lagRecords === 0n;
+  });
+  await world.command('pause', name);
+  await topic.overwrite(5);
+  await topic.deleteAll();
+  // The tombstones are gone from the source when nothing but its last batch is left.
+  await until(
+    'the source cleaned',
+    async () => {
+      await topic.overwrite(1);
+      return (await topic.firstOffset()) > 200n;
+    },
+    { deadlineMs: 120_000, intervalMs: 300 },
+  );
+  await world.command('resume', name);
+  await world.caughtUp(name, [topic.end]);
+  await until('the copy is built anew', () => rebuilds(name) >= 1, {
+    deadlineMs: 120_000,
+    describe: () => world.describe(name),
+  });
+  await topic.check(logOf(name), topic.end);
+});
+
+test('D06, R10: goes on behind lost history by policy, with the range on record', async () => {
+  const topic = uniqueName('gap');
+  await createTopic(world.source, topic);
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('on', topic);
+  await world.caughtUp(topic, [2n]);
+  await world.command('pause', topic);
+  await produce(world.source, { topic }, ['c', 'd']);
+  await produce(world.source, { topic }, ['e', 'f', 'g']);
+  // Inside a batch.
+  await deleteRecords(world.source, topic, 0, 5n);
+  await world.command('resume', topic);
+  await world.caughtUp(topic, [7n]);
+  await until(
+    'the log start',
+    () => world.service.describeMirror(topic).partitions[0]?.logStart === 5n,
+    { describe: () => world.describe(topic) },
+  );
+  const isStated = (): boolean => {
+    const status = world.service.describeMirror(topic);
+    assert.equal(status.state, 'ACTIVE');
+    assert.deepEqual(lostRanges(status), [{ partition: 0, from: 2n, to: 5n }]);
+    return true;
+  };
+  isStated();
+  const [event] = world.events
+    .since(0)
+    .filter(({ event: name, fields }) => name === 'mirror_history_lost' && fields.topic === topic);
+  assert.deepEqual([event?.fields.from, event?.fields.to], ['2', '5']);
+  const read = await logOf(topic).read(5n, { bytesMax: 1, atLeastOneBatch: true });
+  assert.deepEqual([read.baseOffset, read.nextOffset], [4n, 7n], 'offsets stay what they were');
+  await assert.rejects(logOf(topic).read(2n, { bytesMax: 1, atLeastOneBatch: true }), /not within/);
+  await world.restart();
+  isStated();
+  await produce(world.source, { topic }, ['h']);
+  await world.caughtUp(topic, [8n]);
+});
+
+test('a mirror begins where its link or its creation says', async () => {
+  const topic = uniqueName('begin');
+  await createTopic(world.source, topic, { partitions: 2 });
+  await produce(world.source, { topic }, ['a', 'b']);
+  const before = Date.now();
+  await until('the next millisecond', () => Date.now() > before + 1);
+  const middle = new Date().toISOString();
+  await produce(world.source, { topic }, ['c', 'd', 'e']);
+  const starts = (name: string) =>
+    world.service.describeMirror(name).partitions.map(({ logStart }) => logStart);
+  await world.createMirror('late', topic);
+  assert.deepEqual(starts(topic), [5n, 0n]);
+  await produce(world.source, { topic }, ['f']);
+  await world.caughtUp(topic, [6n, 0n]);
+  await world.service.deleteMirror(topic, { keepTopic: false, validateOnly: false, actor: 'test' });
+
+  await world.createMirror('dr', topic, { 'mirror.start.offset.spec': middle });
+  await world.caughtUp(topic, [6n, 0n]);
+  assert.deepEqual(starts(topic), [2n, 0n], 'a time that no record reaches means the end');
+  await world.service.deleteMirror(topic, { keepTopic: false, validateOnly: false, actor: 'test' });
+
+  await world.createMirror('late', topic, { 'mirror.start.offset.spec': 'earliest' });
+  await world.caughtUp(topic, [6n, 0n]);
+  assert.deepEqual(starts(topic), [0n, 0n]);
+  await assert.rejects(
+    world.createMirror('dr', uniqueName('none'), { 'mirror.start.offset.spec': 'yesterday' }),
+    /mirror\.start\.offset\.spec.*yesterday/,
+  );
+});
