@@ -3,4 +3,11 @@
 
 import type { AcceptedDifference } from './comparison.ts';
 
-export const acceptedDifferences: readonly AcceptedDifference[] = [];
+export const acceptedDifferences: readonly AcceptedDifference[] = [
+  {
+    suite: 'franz-go',
+    variants: ['offset-shift'],
+    test: 'TestAddRemovePartitions',
+    cause: 'it reads from offset 1 and expects the second record there; the log begins at D',
+  },
+];

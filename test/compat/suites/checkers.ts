@@ -20,6 +20,8 @@ interface Bench {
   readonly topic: string;
   /** Properties of clients: how to log in. */
   readonly settingsFile: string;
+  /** The same, and retries without duplicates, which the producer would leave out. */
+  readonly producerSettingsFile: string;
   java(mainClass: string, args: readonly string[]): Promise<CommandResult>;
 }
 
@@ -48,7 +50,7 @@ async function produce(bench: Bench): Promise<{ count: number; output: string }>
   const output = mustSucceed(
     await bench.java(`${toolsPackage}.VerifiableProducer`, [
       ...['--bootstrap-server', bench.target.bootstrap],
-      ...['--command-config', bench.settingsFile],
+      ...['--command-config', bench.producerSettingsFile],
       ...['--topic', bench.topic, '--max-messages', String(recordsCount)],
       ...['--acks', '-1', '--throughput', '-1'],
     ]),
@@ -125,6 +127,9 @@ async function run(test: string, target: Target): Promise<TestRun> {
   const directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-checkers-'));
   const settingsFile = path.join(directory, 'client.properties');
   await writeFile(settingsFile, clientSettings(target));
+  const producerSettingsFile = path.join(directory, 'producer.properties');
+  const retries = 'retries=2147483647\nenable.idempotence=true\n';
+  await writeFile(producerSettingsFile, clientSettings(target) + retries);
   const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
   const flags = ['-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', log];
   const java = (mainClass: string, args: readonly string[]): Promise<CommandResult> =>
@@ -133,7 +138,7 @@ async function run(test: string, target: Target): Promise<TestRun> {
     });
   const topic = `checkers-${randomBytes(4).toString('hex')}`;
   try {
-    const bench = { target, topic, settingsFile, java };
+    const bench = { target, topic, settingsFile, producerSettingsFile, java };
     const { count, output } = await scenario(bench);
     return { verdict: count === recordsCount ? 'pass' : 'fail', output: `${output}\n${count}\n` };
   } catch (error) {
