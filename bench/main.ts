@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
+import { benchInterruption } from './interruption.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchResult, print } from './report.ts';
 
@@ -9,6 +10,7 @@ const benches: Readonly<Record<string, () => Promise<BenchResult>>> = {
   mirror: benchMirror,
   gateway: benchGateway,
   failover: benchFailover,
+  interruption: benchInterruption,
 };
 
 const { values, positionals } = parseArgs({

@@ -11,7 +11,7 @@ export interface BenchRow {
   /** value / baseline. */
   readonly ratio: number | null;
   readonly target: number | null;
-  /** Whether the ratio meets the target; null without one. */
+  /** Whether ratio or value meets the target; null without one. */
   readonly ok: boolean | null;
 }
 
@@ -24,20 +24,29 @@ export function row(
   what: string,
   value: number,
   unit: string,
-  options: { baseline?: number; target?: number } = {},
+  /** `target`: the ratio's least; `atMost`: the value's most. */
+  options: { baseline?: number; target?: number; atMost?: number } = {},
 ): BenchRow {
-  const baseline = options.baseline ?? null;
-  const target = options.target ?? null;
+  const { baseline = null, target = null, atMost = null } = options;
   const ratio = baseline === null ? null : value / baseline;
+  const isMet = target === null || ratio === null ? null : ratio >= target;
   return {
     what,
     value,
     unit,
     baseline,
     ratio,
-    target,
-    ok: target === null || ratio === null ? null : ratio >= target,
+    target: atMost ?? target,
+    ok: atMost === null ? isMet : value <= atMost,
   };
+}
+
+/** The value that `share` (0 to 1) of all values do not exceed. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const found = sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
+  if (found === undefined) throw new Error('a percentile of nothing');
+  return found;
 }
 
 export function median(values: readonly number[]): number {

@@ -10,16 +10,25 @@ import { defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.
 import {
   goProgram,
   javaPrograms,
+  kafkaPythonInterpreter,
   missingToolchain,
   programFile,
   pythonInterpreter,
+  saramaProgram,
   type Toolchain,
 } from './toolchains.ts';
 import type { UntilOptions } from './wait.ts';
 
-export type ProducerKind = 'java' | 'librdkafka' | 'franz-go' | 'kafkajs';
+export type ProducerKind =
+  | 'java'
+  | 'librdkafka'
+  | 'franz-go'
+  | 'kafkajs'
+  | 'sarama'
+  | 'kafka-python';
 export type ConsumerKind = ProducerKind | 'java-kip848' | 'librdkafka-kip848';
 
+/** sarama and kafka-python are left to the tests that name them. */
 export const producerKinds: readonly ProducerKind[] = ['java', 'librdkafka', 'franz-go', 'kafkajs'];
 export const consumerKinds: readonly ConsumerKind[] = [
   'java',
@@ -87,6 +96,8 @@ const toolchains: Record<ConsumerKind, Toolchain> = {
   'librdkafka-kip848': 'python',
   'franz-go': 'go',
   kafkajs: 'node',
+  sarama: 'go',
+  'kafka-python': 'python',
 };
 
 /** A line for `test(name, { skip })` when this client cannot run here; false when it can. */
@@ -116,6 +127,11 @@ async function clientCommand(
   const groupProtocol = kind.endsWith('-kip848') ? 'consumer' : 'classic';
   const { javaVersion, ...rest } = options;
   const argument = JSON.stringify({ role, groupProtocol, ...rest });
+  if (kind === 'sarama') return { command: await saramaProgram(), args: [argument] };
+  if (kind === 'kafka-python') {
+    const program = programFile('kafka-python', 'client.py');
+    return { command: await kafkaPythonInterpreter(), args: [program, argument] };
+  }
   switch (toolchains[kind]) {
     case 'java': {
       const main = role === 'consume' ? 'Consume' : 'Produce';

@@ -20,6 +20,7 @@ const programsDirectory = path.join(rootDirectory, 'test/clients/programs');
 export type Toolchain = 'java' | 'python' | 'go' | 'node';
 
 export const confluentKafkaVersion = '2.16.1';
+const kafkaPythonVersion = '3.0.12';
 
 export function programFile(...parts: string[]): string {
   return path.join(programsDirectory, ...parts);
@@ -76,12 +77,11 @@ export async function javaPrograms(): Promise<string> {
   });
 }
 
-/** The compiled franz-go program. */
-export async function goProgram(): Promise<string> {
-  const sources = programFile('go');
+async function goBinary(folder: string, library: string): Promise<string> {
+  const sources = programFile(folder);
   const target = path.join(cacheDirectory, 'go', hashOf(sources, ''));
   const directory = await makeOnce(target, async (aside) => {
-    announce('fetching franz-go and compiling the Go test client (about 20 MB, once)');
+    announce(`fetching ${library} and compiling its test client (about 20 MB, once)`);
     await run('go', ['build', '-buildvcs=false', '-o', path.join(aside, 'client'), '.'], {
       cwd: sources,
       timeout: 600_000,
@@ -90,23 +90,42 @@ export async function goProgram(): Promise<string> {
   return path.join(directory, 'client');
 }
 
-/** The Python interpreter of an environment that has librdkafka. */
-export async function pythonInterpreter(): Promise<string> {
+/** The compiled franz-go program. */
+export function goProgram(): Promise<string> {
+  return goBinary('go', 'franz-go');
+}
+
+/** The compiled sarama program. */
+export function saramaProgram(): Promise<string> {
+  return goBinary('sarama', 'sarama');
+}
+
+async function pythonWith(library: string, version: string, name: string): Promise<string> {
   // An environment holds its own path, so it is made in place; the mark says that it is complete.
-  const directory = path.join(cacheDirectory, 'python', confluentKafkaVersion);
+  const directory = path.join(cacheDirectory, 'python', name);
   const mark = path.join(directory, 'complete');
   const interpreter = path.join(directory, 'bin/python');
   if (existsSync(mark)) return interpreter;
   await withFileLock(`${directory}.lock`, async () => {
     if (existsSync(mark)) return;
-    announce('installing librdkafka for Python (about 5 MB, once)');
+    announce(`installing ${library} for Python (about 5 MB, once)`);
     await rm(directory, { recursive: true, force: true });
     await run('python3', ['-m', 'venv', directory], { timeout: 300_000 });
-    const requirement = `confluent-kafka==${confluentKafkaVersion}`;
+    const requirement = `${library}==${version}`;
     await run(interpreter, ['-m', 'pip', 'install', '-q', requirement], { timeout: 600_000 });
     await writeFile(mark, '');
   });
   return interpreter;
+}
+
+/** The Python interpreter of an environment that has librdkafka. */
+export function pythonInterpreter(): Promise<string> {
+  return pythonWith('confluent-kafka', confluentKafkaVersion, confluentKafkaVersion);
+}
+
+/** The Python interpreter of an environment that has kafka-python, which is Python all through. */
+export function kafkaPythonInterpreter(): Promise<string> {
+  return pythonWith('kafka-python', kafkaPythonVersion, `kafka-python-${kafkaPythonVersion}`);
 }
 
 const missingReasons = new Map<Toolchain, Promise<string | undefined>>();
