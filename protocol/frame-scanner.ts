@@ -13,8 +13,11 @@ import { frameBytesMaxDefault } from './limits.ts';
 const sizePrefixBytes = 4;
 
 export interface FrameSink {
-  /** `sizeInBytes`: the whole frame without its prefix; `head`: its first bytes, in one piece. */
-  onHead(head: Buffer, sizeInBytes: number): void;
+  /**
+   * `sizeInBytes`: the whole frame without its prefix; `head`: its first bytes, in one piece;
+   * `prefixed`: the same with the prefix.
+   */
+  onHead(head: Buffer, sizeInBytes: number, prefixed: Buffer): void;
   /** What follows the head; a view, valid until the chunk is reused. */
   onBody(view: Buffer): void;
   onEnd(): void;
@@ -85,7 +88,7 @@ export class FrameScanner {
       if (this.frameBytes > 0) return end;
     }
     // A copy, because `held` is used again and a sink may keep the head.
-    this.handOver(Buffer.from(this.held.subarray(sizePrefixBytes, this.heldBytes)), sink);
+    this.handOver(Buffer.from(this.held.subarray(0, this.heldBytes)), sink);
     return end;
   }
 
@@ -96,16 +99,17 @@ export class FrameScanner {
     const end = position + sizePrefixBytes + Math.min(frameBytes, this.headBytesMax);
     if (end > chunk.length) return position;
     this.frameBytes = frameBytes;
-    this.handOver(chunk.subarray(position + sizePrefixBytes, end), sink);
+    this.handOver(chunk.subarray(position, end), sink);
     return end;
   }
 
-  private handOver(head: Buffer, sink: FrameSink): void {
+  private handOver(prefixed: Buffer, sink: FrameSink): void {
+    const head = prefixed.subarray(sizePrefixBytes);
     const sizeInBytes = this.frameBytes;
     this.frameBytes = -1;
     this.heldBytes = 0;
     this.bodyBytesLeft = sizeInBytes - head.length;
-    sink.onHead(head, sizeInBytes);
+    sink.onHead(head, sizeInBytes, prefixed);
     if (this.bodyBytesLeft === 0) sink.onEnd();
   }
 

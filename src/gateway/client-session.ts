@@ -8,7 +8,13 @@ import { TLSSocket } from 'node:tls';
 import { ApiKey, decodeRequestHeader, Reader, type RequestHeader } from '../../protocol/index.ts';
 import type { Api, VersionRange } from '../cluster/cluster.ts';
 import { describeForeignBytes } from './foreign-bytes.ts';
-import type { Disposition, GatewayServices, ListenerRole, RequestContext } from './handler.ts';
+import type {
+  Disposition,
+  GatewayServices,
+  Inspection,
+  ListenerRole,
+  RequestContext,
+} from './handler.ts';
 import {
   answerApiVersions,
   apiVersionsTooNew,
@@ -18,20 +24,24 @@ import {
 } from './handlers/api-versions.ts';
 import {
   heldResponseBytesMax,
-  lingerMs,
   queuedRequestBytesMax,
   requestBytesMaxDefault,
   requestsInFlightMax,
 } from './limits.ts';
 import { framed } from './messages.ts';
+import { OwedAnswers } from './owed-answers.ts';
 import { notSent, sendOwnCall } from './own-call.ts';
+import { PassingRequest } from './passing-request.ts';
+import { PeerSocket } from './peer-socket.ts';
 import { RequestIntake } from './request-intake.ts';
-import { ResponseQueue, type ResponseSlot } from './response-queue.ts';
+import { ResponseQueue } from './response-queue.ts';
 import type { SessionOptions } from './session-options.ts';
 import { Upstream } from './upstream.ts';
 
 /** Own requests are told apart by nothing but order; the ids only help to read a packet capture. */
 const ownCorrelationIdFirst = 0x40000000;
+
+const changedMeanwhile = 'the standing of a topic changed while a request to it was coming in';
 
 const noVersions: ReadonlyMap<number, VersionRange> = new Map();
 
@@ -40,25 +50,20 @@ export class ClientSession implements VersionLearner {
   readonly services: GatewayServices;
   readonly scratch = new Map<symbol, unknown>();
   readonly #options: SessionOptions;
-  readonly #client: Socket;
+  readonly #client: PeerSocket;
   readonly #clientAddress: string;
   readonly #intake: RequestIntake;
-  readonly #queue: ResponseQueue;
+  readonly #owed: OwedAnswers;
   readonly #closed = new AbortController();
-  /** Whole requests that were read and not yet handled. */
-  readonly #requests: Buffer[] = [];
-  #queuedBytes = 0;
   #upstream: Upstream | undefined;
   #upstreamVersions = noVersions;
+  readonly #passing = new PassingRequest();
   /** A request is being dealt with that holds up those behind it. */
   #isBusy = false;
   #isPumping = false;
   #isFirstChunk = true;
   #isInputOver = false;
   #isUpstreamOver = false;
-  #rewritesPending = 0;
-  /** Forwarded, and to be followed by nothing until their rewrites are done. */
-  #askingPending = 0;
   /** Set when the connection is to end once the answers that are due have been written. */
   #endReason: string | null = null;
   #isFault = false;
@@ -71,19 +76,47 @@ export class ClientSession implements VersionLearner {
     this.role = options.role;
     this.services = options.services;
     this.#options = options;
-    this.#client = client;
     this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
-    const frameBytesMax = options.requestBytesMax ?? requestBytesMaxDefault;
-    this.#intake = new RequestIntake(options.intakeBudget, { frameBytesMax });
-    this.#queue = new ResponseQueue((chunk) => {
-      if (!this.#isOver && !client.destroyed) client.write(chunk);
+    const { blocks } = options;
+    this.#intake = new RequestIntake({
+      budget: options.intakeBudget,
+      blocks,
+      frameBytesMax: options.requestBytesMax ?? requestBytesMaxDefault,
+      events: {
+        mayBegin: () => this.#mayHandle(),
+        inspect: (head) => this.#inspect(head),
+        onRequest: (frame) => this.#handle(frame),
+        onPassage: (passage) => {
+          this.#clientId = this.#passing.begin(passage).clientId;
+        },
+        onPassing: (bytes, place) => this.#onPassing(bytes, place),
+      },
     });
     client.setNoDelay(true);
-    client.on('data', (chunk: Buffer) => this.#onClientData(chunk));
-    client.on('end', () => this.#onClientEnd());
-    client.on('drain', () => this.#advance());
-    client.on('error', (error) => this.#finish(`client: ${error.message}`));
-    client.on('close', () => this.#finish('client closed'));
+    this.#client = new PeerSocket(client, blocks, {
+      onChunk: (chunk) => this.#onClientData(chunk),
+      onDrain: () => this.#advance(),
+      onEnd: () => this.#onClientEnd(),
+      onError: (error) => this.#finish(`client: ${error.message}`),
+      onClose: () => this.#finish('client closed'),
+    });
+    const queue = new ResponseQueue(
+      (chunk) => {
+        if (!this.#isOver) this.#client.write(chunk);
+      },
+      (view) => blocks.owned(view),
+    );
+    this.#owed = new OwedAnswers(queue, {
+      onRewritten: () => {
+        this.#client.flush();
+        this.#advance();
+      },
+      onFailed: (error) => {
+        this.#isFault = true;
+        // The answer is owed and cannot be given: nothing behind it may go out either.
+        this.#close(`an answer could not be rewritten: ${messageOf(error)}`);
+      },
+    });
   }
 
   get upstreamVersions(): ReadonlyMap<number, VersionRange> {
@@ -99,11 +132,11 @@ export class ClientSession implements VersionLearner {
   }
 
   get bytesFromClient(): number {
-    return this.#client.bytesRead;
+    return this.#client.socket.bytesRead;
   }
 
   get bytesToClient(): number {
-    return this.#client.bytesWritten;
+    return this.#client.socket.bytesWritten;
   }
 
   callUpstream<Request, Response>(
@@ -125,7 +158,7 @@ export class ClientSession implements VersionLearner {
     if (upstream === undefined || this.#isUpstreamOver || this.#isOver) {
       return Promise.reject(notSent('CLOSED', 'there is no connection to the destination'));
     }
-    return sendOwnCall(upstream, {
+    const answer = sendOwnCall(upstream, {
       api,
       request,
       versionMax,
@@ -133,6 +166,8 @@ export class ClientSession implements VersionLearner {
       correlationId: this.#nextCorrelationId++,
       clientId: this.#clientId,
     });
+    if (!this.#isPumping) upstream.flush();
+    return answer;
   }
 
   /** While the broker is told again who the client is, nothing else may go there. */
@@ -170,22 +205,10 @@ export class ClientSession implements VersionLearner {
 
   #onClientData(chunk: Buffer): void {
     if (this.#endReason !== null || this.#isOver) return;
-    try {
-      const foreign = this.#isFirstChunk ? describeForeignBytes(chunk) : null;
-      this.#isFirstChunk = false;
-      if (foreign !== null) {
-        this.#end(foreign);
-        return;
-      }
-      for (const frame of this.#intake.push(chunk)) {
-        this.#requests.push(frame);
-        this.#queuedBytes += frame.length;
-      }
-    } catch (error) {
-      this.#end(messageOf(error));
-      return;
-    }
-    this.#advance();
+    const foreign = this.#isFirstChunk ? describeForeignBytes(chunk) : null;
+    this.#isFirstChunk = false;
+    if (foreign !== null) this.#end(foreign);
+    else this.#pump(() => this.#intake.push(chunk));
   }
 
   #onClientEnd(): void {
@@ -198,60 +221,56 @@ export class ClientSession implements VersionLearner {
 
   /** Handles what can be handled now, then decides what may be read. Safe to call at any time. */
   #advance(): void {
+    this.#pump(() => this.#intake.advance());
+  }
+
+  #pump(work: () => void): void {
     if (this.#isPumping || this.#isOver) return;
     this.#isPumping = true;
-    this.#client.cork();
-    this.#upstream?.cork();
-    const upstream = this.#upstream;
     try {
-      while (this.#mayHandle()) {
-        const frame = this.#requests.shift();
-        if (frame === undefined) break;
-        this.#queuedBytes -= frame.length;
-        this.#handle(frame);
-      }
+      work();
     } catch (error) {
       this.#end(messageOf(error));
     } finally {
-      upstream?.uncork();
-      this.#client.uncork();
       this.#isPumping = false;
     }
+    this.#client.flush();
+    this.#upstream?.flush();
     this.#settle();
   }
 
   #mayHandle(): boolean {
-    const isHeldUp = this.#isBusy || this.#askingPending > 0;
+    const isHeldUp = this.#isBusy || this.#owed.askingPending > 0;
     if (isHeldUp || this.#isUpstreamOver || !this.#hasRoom()) return false;
-    return this.#requests.length > 0 && this.#renewal() === undefined;
+    return this.#renewal() === undefined;
   }
 
   /** Goes on for a while behind a request that holds up others: how else would a FIN be noticed? */
   #mayRead(): boolean {
-    return this.#hasRoom() && this.#queuedBytes < queuedRequestBytesMax;
+    return this.#hasRoom() && this.#intake.waitingBytes < queuedRequestBytesMax;
   }
 
   #hasRoom(): boolean {
     return (
       !this.#isOver &&
       this.#endReason === null &&
-      !this.#client.writableNeedDrain &&
-      !this.#upstream?.needsDrain &&
-      this.#queue.length < requestsInFlightMax
+      !this.#client.isFull &&
+      !this.#upstream?.isFull &&
+      this.#owed.count < requestsInFlightMax
     );
   }
 
   /** Pauses and resumes both sides, and ends what is over. */
   #settle(): void {
     if (this.#isOver) return;
-    const isAllHandled = this.#requests.length === 0 && !this.#isBusy;
-    if (this.#endReason !== null && this.#queue.length === 0) {
+    const isAllHandled = this.#intake.isEmpty && !this.#isBusy;
+    if (this.#endReason !== null && this.#owed.count === 0) {
       this.#close(this.#endReason);
       return;
     }
-    if (this.#isUpstreamOver && this.#rewritesPending === 0 && !this.#isBusy) {
+    if (this.#isUpstreamOver && this.#owed.rewritesPending === 0 && !this.#isBusy) {
       this.#cutIfHalfAnswered();
-      const isClients = this.#isInputOver && this.#requests.length === 0;
+      const isClients = this.#isInputOver && this.#intake.isEmpty;
       this.#close(isClients ? 'client closed' : 'the broker closed the connection');
       return;
     }
@@ -260,15 +279,32 @@ export class ClientSession implements VersionLearner {
         this.#close('client closed');
         return;
       }
-      if (this.#rewritesPending + this.#askingPending === 0) this.#upstream.end();
+      if (!this.#owed.isRewriting) this.#upstream.end();
     }
     if (this.#mayRead()) this.#client.resume();
     else if (this.#endReason === null) this.#client.pause();
     const isFull =
-      this.#client.writableNeedDrain ||
-      (this.#queue.heldBytes > heldResponseBytesMax && this.#upstream?.callsPending === 0);
+      this.#client.isFull ||
+      (this.#owed.heldBytes > heldResponseBytesMax && this.#upstream?.callsPending === 0);
     if (isFull) this.#upstream?.pause();
     else this.#upstream?.resume();
+  }
+
+  #inspect(head: Buffer): Inspection | null {
+    if (this.#upstream === undefined || this.#upstreamVersions.size === 0) return null;
+    return this.#passing.inspect(this, this.#options.router, head);
+  }
+
+  #onPassing(bytes: Buffer, { isLast }: { isLast: boolean }): void {
+    if (this.#endReason !== null) return;
+    if (!isLast) {
+      this.#upstream?.pass(bytes);
+      return;
+    }
+    const { header, passage } = this.#passing.ended();
+    // The broker does nothing with a request that it has only a part of.
+    if (passage.mayEnd?.() === false) this.#end(changedMeanwhile);
+    else this.#upstream?.passLast(bytes, this.#owed.expectation(header, passage));
   }
 
   #handle(frame: Buffer): void {
@@ -307,9 +343,10 @@ export class ClientSession implements VersionLearner {
     first.then(
       () => {
         this.#isBusy = false;
-        this.#requests.unshift(frame);
-        this.#queuedBytes += frame.length;
-        this.#advance();
+        this.#pump(() => {
+          this.#handle(frame);
+          this.#intake.advance();
+        });
       },
       (error) => {
         this.#isBusy = false;
@@ -324,12 +361,8 @@ export class ClientSession implements VersionLearner {
       socket.destroy();
       return;
     }
-    this.#upstream = new Upstream(socket, {
-      onBeforeRead: () => this.#client.cork(),
-      onProgress: () => {
-        this.#client.uncork();
-        this.#advance();
-      },
+    this.#upstream = new Upstream(socket, this.#options.blocks, {
+      onProgress: () => this.#advance(),
       onDrain: () => this.#advance(),
       onEnd: () => {
         this.#isUpstreamOver = true;
@@ -351,8 +384,9 @@ export class ClientSession implements VersionLearner {
   #cutIfHalfAnswered(): void {
     if (this.#upstream?.isBetweenFrames !== false) return;
     // A reset under TLS is a connection that ends without TLS's own goodbye.
-    if (this.#client instanceof TLSSocket) this.#client.destroy();
-    else this.#client.resetAndDestroy();
+    const { socket } = this.#client;
+    if (socket instanceof TLSSocket) socket.destroy();
+    else socket.resetAndDestroy();
   }
 
   #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {
@@ -362,70 +396,22 @@ export class ClientSession implements VersionLearner {
   }
 
   #forward(
-    { correlationId }: RequestHeader,
+    header: RequestHeader,
     frame: Buffer,
-    { request, rewrite, hasResponse, asksUpstream }: Extract<Disposition, { kind: 'forward' }>,
+    disposition: Extract<Disposition, { kind: 'forward' }>,
   ): void {
-    const chunks = request ?? framed(frame, []);
-    if (hasResponse === false) {
-      this.#upstream?.send(chunks, null);
-      return;
-    }
-    const slot = this.#queue.open();
-    if (rewrite === undefined) {
-      this.#upstream?.send(chunks, { kind: 'stream', correlationId, slot });
-      return;
-    }
-    if (asksUpstream) this.#askingPending++;
-    const onWritten = (): void => {
-      if (asksUpstream) this.#askingPending--;
-    };
-    const deliver = (response: Buffer): void => {
-      const rewritten = rewrite(response);
-      if (Array.isArray(rewritten)) {
-        this.#write(slot, rewritten);
-        onWritten();
-      } else {
-        this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>, onWritten);
-      }
-    };
-    this.#upstream?.send(chunks, { kind: 'collect', correlationId, deliver });
-  }
-
-  #write(slot: ResponseSlot, chunks: readonly Buffer[]): void {
-    for (const chunk of chunks) slot.write(chunk);
-    slot.finish();
-  }
-
-  #writeLater(
-    slot: ResponseSlot,
-    rewritten: Promise<readonly Buffer[]>,
-    onWritten: () => void,
-  ): void {
-    this.#rewritesPending++;
-    rewritten.then(
-      (chunks) => {
-        this.#rewritesPending--;
-        this.#write(slot, chunks);
-        onWritten();
-        this.#advance();
-      },
-      (error) => {
-        this.#rewritesPending--;
-        this.#isFault = true;
-        // The answer is owed and cannot be given: nothing behind it may go out either.
-        this.#close(`an answer could not be rewritten: ${messageOf(error)}`);
-      },
-    );
+    const chunks = disposition.request ?? framed(frame, []);
+    this.#upstream?.send(chunks, this.#owed.expectation(header, disposition));
   }
 
   #answer(response: Promise<readonly Buffer[] | null>): void {
-    const slot = this.#queue.open();
+    const slot = this.#owed.open();
     this.#isBusy = true;
     response.then(
       (chunks) => {
         this.#isBusy = false;
-        this.#write(slot, chunks ?? []);
+        this.#owed.write(slot, chunks ?? []);
+        this.#client.flush();
         this.#advance();
       },
       (error) => {
@@ -442,8 +428,7 @@ export class ClientSession implements VersionLearner {
   #end(reason: string): void {
     this.#endReason ??= reason;
     this.#isFault = true;
-    this.#requests.length = 0;
-    this.#queuedBytes = 0;
+    this.#intake.release();
     this.#settle();
   }
 
@@ -455,12 +440,7 @@ export class ClientSession implements VersionLearner {
     this.#endReason ??= reason;
     this.#report(this.#endReason);
     this.#upstream?.close();
-    if (this.#client.destroyed) return;
-    this.#client.end();
-    this.#client.resume();
-    const linger = setTimeout(() => this.#client.destroy(), lingerMs);
-    linger.unref();
-    this.#client.once('close', () => clearTimeout(linger));
+    this.#client.linger();
   }
 
   /** Both sides at once. */
@@ -481,8 +461,8 @@ export class ClientSession implements VersionLearner {
       clientId: this.#clientId,
       software: this.#software,
       principal: this.principal,
-      bytesFromClient: this.#client.bytesRead,
-      bytesToClient: this.#client.bytesWritten,
+      bytesFromClient: this.bytesFromClient,
+      bytesToClient: this.bytesToClient,
       reason: this.#endReason ?? reason,
       isFault: this.#isFault,
     });

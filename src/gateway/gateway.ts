@@ -14,10 +14,11 @@ import { DelegationTokens } from './delegation-tokens.ts';
 import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
-import { createHandlers } from './handler-table.ts';
+import { createHandlers, createInspectors } from './handler-table.ts';
 import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
+import { ReceiveBlocks } from './receive-blocks.ts';
 import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
 import type { SessionSummary } from './session-options.ts';
@@ -104,6 +105,7 @@ class RunningGateway implements Gateway {
   readonly #router: Router;
   readonly #sessions = new Set<ClientSession>();
   readonly #intakeBudget = new IntakeBudget(partialRequestBytesMax);
+  readonly #blocks = new ReceiveBlocks();
   #refreshTimer: NodeJS.Timeout | undefined;
   #isRefreshing = false;
   #isDestinationUp = false;
@@ -152,7 +154,8 @@ class RunningGateway implements Gateway {
     this.#logins = new UpstreamLogins({ tokens: new DelegationTokens({ cluster, now }), now });
     const instanceName = options.instanceName ?? 'causeway';
     this.#ownTopics = new OwnTopics(ownTopicPrefix, `__${instanceName}_`);
-    this.#router = new Router(createHandlers(this.#ownTopics));
+    const inspectors = createInspectors(this.#ownTopics);
+    this.#router = new Router(createHandlers(this.#ownTopics), inspectors);
   }
 
   async start(metadata: ClusterMetadata): Promise<void> {
@@ -240,6 +243,7 @@ class RunningGateway implements Gateway {
       identity,
       onClosed: (summary) => this.#onClosed(role, session, summary),
       intakeBudget: this.#intakeBudget,
+      blocks: this.#blocks,
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
     });
     this.#sessions.add(session);

@@ -2,7 +2,7 @@
 // are our own, and the epochs that were advertised.
 import { ApiKey } from '../../protocol/index.ts';
 import { AdvertisedEpochs } from './advertised-epochs.ts';
-import type { Handler } from './handler.ts';
+import type { Handler, Inspect } from './handler.ts';
 import { createAlterConfigsHandler } from './handlers/alter-configs.ts';
 import { alterShareGroupOffsetsHandler } from './handlers/alter-share-group-offsets.ts';
 import { consumerGroupHeartbeatHandler } from './handlers/consumer-group-heartbeat.ts';
@@ -27,7 +27,7 @@ import { listTransactionsHandler } from './handlers/list-transactions.ts';
 import { createMetadataHandler } from './handlers/metadata.ts';
 import { createOffsetFetchHandler } from './handlers/offset-fetch.ts';
 import { offsetForLeaderEpochHandler } from './handlers/offset-for-leader-epoch.ts';
-import { createProduceHandler } from './handlers/produce.ts';
+import { createProduceHandler, createProduceInspect } from './handlers/produce.ts';
 import { saslHandshakeHandler } from './handlers/sasl-handshake.ts';
 import { shareAcknowledgeHandler } from './handlers/share-acknowledge.ts';
 import { shareFetchHandler } from './handlers/share-fetch.ts';
@@ -65,4 +65,9 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.DescribeShareGroupOffsets, describeShareGroupOffsetsHandler],
     [ApiKey.AlterShareGroupOffsets, alterShareGroupOffsetsHandler],
   ]);
+}
+
+/** For APIs whose requests may be large: told while they come in whether they pass. */
+export function createInspectors(ownTopics: OwnTopics): ReadonlyMap<number, Inspect> {
+  return new Map([[ApiKey.Produce, createProduceInspect(ownTopics)]]);
 }

@@ -102,3 +102,28 @@ export type Disposition =
   | { readonly kind: 'close'; readonly reason: string };
 
 export type Handler = (context: RequestContext) => Disposition;
+
+/** A request that passes while it comes in: never held, never changed. */
+export interface Passage {
+  /** As in a forwarded disposition. */
+  readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
+  readonly hasResponse?: boolean;
+  /** Asked before its last bytes go on: a broker does nothing with a request in part. */
+  readonly mayEnd?: () => boolean;
+}
+
+/** Looks at a request of which only the beginning is there. */
+export interface Inspection {
+  /**
+   * The next bytes of the frame (without its prefix), only valid now. `more`: not decided yet;
+   * `whole`: the request has to be held and given to the handler.
+   */
+  push(bytes: Buffer): Passage | 'more' | 'whole';
+}
+
+/** `bodyOffset` as in a request's context. */
+export type Inspect = (
+  session: SessionView,
+  header: RequestHeader,
+  bodyOffset: number,
+) => Inspection;

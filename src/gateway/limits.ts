@@ -31,6 +31,18 @@ export const connectionsMax = 10_000;
 /** Socket buffers, each direction. */
 export const socketBufferBytes = 256 * 1024;
 
+/**
+ * Sizes of the blocks that plain sockets are read into: the smallest for a connection at rest, the
+ * largest for one whose reads fill it.
+ */
+export const receiveBlockSizes: readonly number[] = [8 * 1024, 64 * 1024, 256 * 1024];
+
+/** All blocks together; above it new ones are of the smallest size, two for each connection. */
+export const receiveBytesMax = 256 * 1024 * 1024;
+
+/** Of each request so much is waited for before it is decided whether it passes unread. */
+export const requestHeadBytes = 1024;
+
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;
 

@@ -1,7 +1,13 @@
-// Requests of one client as whole frames, out of the bytes that come in. Owns the frame that is not
-// whole yet, and what such frames may take in all connections together (R14): a client needs no
-// rights to begin a large request. Refuses to know what requests are.
-import { FrameCollector } from '../../protocol/index.ts';
+// Requests of one client out of the bytes that come in. Owns where the stream stands: the request
+// that is not whole yet, the one that passes, and the bytes that wait behind a request that holds
+// up others. Refuses to know what requests are. Invariants: a request is given whole in memory of
+// its own, or passes piece by piece in the order it came (R13); what waits here is counted, and
+// requests in part share one budget in all connections together (R14): a client needs no rights to
+// begin a large request.
+import { ProtocolError } from '../../protocol/index.ts';
+import type { Inspection, Passage } from './handler.ts';
+import { requestHeadBytes } from './limits.ts';
+import type { ReceiveBlocks } from './receive-blocks.ts';
 
 /** What the intakes of all connections hold together. */
 export class IntakeBudget {
@@ -13,35 +19,239 @@ export class IntakeBudget {
   }
 }
 
+export interface IntakeEvents {
+  /** Whether the next request may be begun now. */
+  mayBegin(): boolean;
+  /** `head`: the first bytes of a request, all of a short one; null: it is wanted whole. */
+  inspect(head: Buffer): Inspection | null;
+  /** A whole request, without its prefix. */
+  onRequest(frame: Buffer): void;
+  onPassage(passage: Passage): void;
+  /** Bytes of the request that passes, its prefix included; only valid now. */
+  onPassing(bytes: Buffer, options: { isLast: boolean }): void;
+}
+
+const prefixBytes = 4;
+/** Of a request that comes in parts so much is allocated at once; above it, as it grows. */
+const firstAllocationBytesMax = 64 * 1024;
+const nothing = Buffer.alloc(0);
+
 export class RequestIntake {
   readonly #budget: IntakeBudget;
-  readonly #collector: FrameCollector;
+  readonly #blocks: ReceiveBlocks;
+  readonly #events: IntakeEvents;
+  readonly #frameBytesMax: number;
+  /** Owned copies of what came while nothing might be begun. */
+  readonly #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  /** The request that is not whole, from its prefix on. */
+  #held: Buffer = nothing;
   #heldBytes = 0;
+  /** Whether the head of the held request was looked at. */
+  #isInspected = false;
+  #inspection: Inspection | null = null;
+  /** Of the request that passes. */
+  #passingBytesLeft = 0;
+  #countedBytes = 0;
 
-  constructor(budget: IntakeBudget, options: { frameBytesMax: number }) {
-    this.#budget = budget;
-    this.#collector = new FrameCollector(options);
+  constructor(options: {
+    budget: IntakeBudget;
+    blocks: ReceiveBlocks;
+    events: IntakeEvents;
+    frameBytesMax: number;
+  }) {
+    this.#budget = options.budget;
+    this.#blocks = options.blocks;
+    this.#events = options.events;
+    this.#frameBytesMax = options.frameBytesMax;
   }
 
-  /** Whole requests that end in this chunk. @throws Error when the connection has to end */
-  push(chunk: Buffer): Buffer[] {
-    const frames = this.#collector.push(chunk);
-    const grownBytes = this.#collector.allocatedBytes - this.#heldBytes;
-    this.#hold(this.#collector.allocatedBytes);
+  /** What came and may not be dealt with yet. */
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  /** No whole request waits, as far as can be told. */
+  get isEmpty(): boolean {
+    return this.#waitingBytes === 0 && !this.#isWhole();
+  }
+
+  /** @throws Error when the connection has to end */
+  push(chunk: Buffer): void {
+    const used = this.#waitingBytes > 0 ? 0 : this.#consume(chunk);
+    if (used < chunk.length) {
+      const rest = this.#blocks.owned(chunk.subarray(used));
+      this.#waiting.push(rest);
+      this.#waitingBytes += rest.length;
+    }
+  }
+
+  /** Goes on with what waits. @throws Error when the connection has to end */
+  advance(): void {
+    this.#consume(nothing);
+    while (this.#waiting.length > 0) {
+      const chunk = this.#waiting[0] ?? nothing;
+      const used = this.#consume(chunk);
+      this.#waitingBytes -= used;
+      if (used < chunk.length) {
+        this.#waiting[0] = chunk.subarray(used);
+        return;
+      }
+      this.#waiting.shift();
+    }
+  }
+
+  /** Nothing more will be dealt with. */
+  release(): void {
+    this.#waiting.length = 0;
+    this.#waitingBytes = 0;
+    this.#drop();
+    this.#passingBytesLeft = 0;
+  }
+
+  /** Returns how much was taken: less than all when the next request may not be begun. */
+  #consume(chunk: Buffer): number {
+    let position = 0;
+    for (;;) {
+      const next = this.#step(chunk, position);
+      if (next < 0) return position;
+      position = next;
+    }
+  }
+
+  /** -1 when it cannot go on. */
+  #step(chunk: Buffer, position: number): number {
+    if (this.#passingBytesLeft > 0) {
+      return position < chunk.length ? this.#pass(chunk, position) : -1;
+    }
+    if (this.#heldBytes > 0) return this.#goOnHolding(chunk, position);
+    if (position === chunk.length || !this.#events.mayBegin()) return -1;
+    return this.#begin(chunk, position);
+  }
+
+  #pass(chunk: Buffer, position: number): number {
+    const end = Math.min(chunk.length, position + this.#passingBytesLeft);
+    this.#passingBytesLeft -= end - position;
+    const isLast = this.#passingBytesLeft === 0;
+    this.#events.onPassing(chunk.subarray(position, end), { isLast });
+    return end;
+  }
+
+  /** The usual case: the head of a request lies in one chunk. */
+  #begin(chunk: Buffer, position: number): number {
+    const available = chunk.length - position;
+    if (available < prefixBytes) return this.#hold(chunk, position, chunk.length);
+    const frameEnd = position + prefixBytes + this.#checkedSize(chunk.readInt32BE(position));
+    const headEnd = Math.min(frameEnd, position + prefixBytes + requestHeadBytes);
+    if (headEnd > chunk.length) return this.#hold(chunk, position, chunk.length);
+    const end = Math.min(chunk.length, frameEnd);
+    const inspection = this.#events.inspect(chunk.subarray(position + prefixBytes, headEnd));
+    const verdict = inspection?.push(chunk.subarray(position + prefixBytes, end)) ?? 'whole';
+    if (typeof verdict === 'object') {
+      this.#events.onPassage(verdict);
+      this.#passingBytesLeft = frameEnd - position;
+      return this.#pass(chunk, position);
+    }
+    if (end === frameEnd) {
+      this.#events.onRequest(Buffer.from(chunk.subarray(position + prefixBytes, end)));
+      return end;
+    }
+    this.#isInspected = true;
+    this.#inspection = verdict === 'more' ? inspection : null;
+    return this.#hold(chunk, position, end);
+  }
+
+  #goOnHolding(chunk: Buffer, position: number): number {
+    const wanted = this.#wantedBytes();
+    if (this.#heldBytes < wanted) {
+      if (position === chunk.length) return -1;
+      const end = Math.min(chunk.length, position + wanted - this.#heldBytes);
+      const next = this.#hold(chunk, position, end);
+      if (this.#isInspected) this.#inspectMore(chunk.subarray(position, end));
+      return next;
+    }
+    if (!this.#events.mayBegin()) return -1;
+    if (!this.#isInspected) {
+      this.#isInspected = true;
+      const head = this.#held.subarray(prefixBytes, this.#heldBytes);
+      this.#inspection = this.#events.inspect(head);
+      this.#inspectMore(head);
+      return position;
+    }
+    const frame = this.#held.subarray(prefixBytes, this.#heldBytes);
+    this.#drop();
+    this.#events.onRequest(frame);
+    return position;
+  }
+
+  /** Of the held request: its prefix, then its head, then all of it. */
+  #wantedBytes(): number {
+    if (this.#heldBytes < prefixBytes) return prefixBytes;
+    const frameBytes = this.#checkedSize(this.#held.readInt32BE(0));
+    return prefixBytes + (this.#isInspected ? frameBytes : Math.min(frameBytes, requestHeadBytes));
+  }
+
+  #isWhole(): boolean {
+    if (this.#heldBytes < prefixBytes) return false;
+    return this.#heldBytes === prefixBytes + this.#held.readInt32BE(0);
+  }
+
+  #inspectMore(bytes: Buffer): void {
+    const verdict = this.#inspection?.push(bytes) ?? 'whole';
+    if (verdict === 'more') return;
+    this.#inspection = null;
+    if (verdict === 'whole') return;
+    const held = this.#held.subarray(0, this.#heldBytes);
+    const frameBytes = held.readInt32BE(0);
+    this.#drop();
+    this.#passingBytesLeft = prefixBytes + frameBytes;
+    this.#events.onPassage(verdict);
+    this.#pass(held, 0);
+  }
+
+  #hold(chunk: Buffer, position: number, end: number): number {
+    const needed = this.#heldBytes + end - position;
+    if (needed > this.#held.length) {
+      const grown = Buffer.allocUnsafeSlow(this.#capacityFor(needed, chunk, position));
+      this.#held.copy(grown, 0, 0, this.#heldBytes);
+      this.#held = grown;
+    }
+    chunk.copy(this.#held, this.#heldBytes, position, end);
+    this.#heldBytes = needed;
+    this.#count();
+    return end;
+  }
+
+  #capacityFor(needed: number, chunk: Buffer, position: number): number {
+    if (!this.#isInspected) return prefixBytes + requestHeadBytes;
+    const isPrefixHeld = this.#heldBytes >= prefixBytes;
+    const frameBytes = isPrefixHeld ? this.#held.readInt32BE(0) : chunk.readInt32BE(position);
+    return Math.min(prefixBytes + frameBytes, Math.max(firstAllocationBytesMax, 2 * needed));
+  }
+
+  #drop(): void {
+    this.#held = nothing;
+    this.#heldBytes = 0;
+    this.#isInspected = false;
+    this.#inspection = null;
+    this.#count();
+  }
+
+  #count(): void {
+    const grownBytes = this.#held.length - this.#countedBytes;
+    this.#countedBytes = this.#held.length;
+    this.#budget.usedBytes += grownBytes;
     const { usedBytes, bytesMax } = this.#budget;
     if (grownBytes > 0 && usedBytes > bytesMax) {
       throw new Error(`requests in part take ${usedBytes} bytes, ${bytesMax} are allowed in all`);
     }
-    return frames;
   }
 
-  /** The connection is over. */
-  release(): void {
-    this.#hold(0);
-  }
-
-  #hold(bytes: number): void {
-    this.#budget.usedBytes += bytes - this.#heldBytes;
-    this.#heldBytes = bytes;
+  #checkedSize(size: number): number {
+    if (size < 0 || size > this.#frameBytesMax) {
+      const detail = `frame size ${size}, at most ${this.#frameBytesMax} is accepted`;
+      throw new ProtocolError('INVALID_FRAME', detail);
+    }
+    return size;
   }
 }

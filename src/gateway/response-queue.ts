@@ -5,6 +5,8 @@
 
 export interface ResponseSlot {
   write(chunk: Buffer): void;
+  /** Bytes that are only valid now: copied when they have to wait. */
+  pass(view: Buffer): void;
   /** No more bytes; a slot may finish without any. */
   finish(): void;
 }
@@ -16,11 +18,14 @@ interface Slot extends ResponseSlot {
 
 export class ResponseQueue {
   readonly #sink: (chunk: Buffer) => void;
+  readonly #owned: (view: Buffer) => Buffer;
   readonly #slots: Slot[] = [];
   #heldBytes = 0;
 
-  constructor(sink: (chunk: Buffer) => void) {
+  /** `owned` gives the same bytes for keeping. */
+  constructor(sink: (chunk: Buffer) => void, owned: (view: Buffer) => Buffer) {
     this.#sink = sink;
+    this.#owned = owned;
   }
 
   /** Answers that are still owed. */
@@ -37,6 +42,9 @@ export class ResponseQueue {
       held: [],
       isFinished: false,
       write: (chunk) => this.#write(slot, chunk),
+      pass: (view) => {
+        this.#write(slot, this.#slots[0] === slot ? view : this.#owned(view));
+      },
       finish: () => this.#finish(slot),
     };
     this.#slots.push(slot);

@@ -5,13 +5,20 @@
 import { ApiKey, apiName, type RequestHeader } from '../../protocol/index.ts';
 import type { VersionRange } from '../cluster/cluster.ts';
 import { apiTable, produceVersionMinAdvertised } from './api-table.ts';
-import type { Disposition, Handler } from './handler.ts';
+import type { Disposition, Handler, Inspect } from './handler.ts';
 
 export type Route =
-  | { readonly kind: 'handler'; readonly handler: Handler }
+  /** `inspect`: whether a request passes can be told while it comes in. */
+  | { readonly kind: 'handler'; readonly handler: Handler; readonly inspect?: Inspect }
   | { readonly kind: 'refused'; readonly reason: string };
 
-const pass: Route = { kind: 'handler', handler: (): Disposition => ({ kind: 'forward' }) };
+const passes = { push: () => ({}) };
+
+export const passRoute: Route = {
+  kind: 'handler',
+  handler: (): Disposition => ({ kind: 'forward' }),
+  inspect: () => passes,
+};
 
 /** The range that clients are told, or null when the key is not for them. */
 export function advertisedRange(
@@ -34,16 +41,20 @@ function servedRange(apiKey: number, upstream: VersionRange | undefined): Versio
 export class Router {
   readonly #routes = new Map<number, Route>();
 
-  constructor(handlers: ReadonlyMap<number, Handler>) {
+  constructor(
+    handlers: ReadonlyMap<number, Handler>,
+    inspectors: ReadonlyMap<number, Inspect> = new Map(),
+  ) {
     for (const { key, handling } of apiTable.values()) {
       // The session answers ApiVersions itself: it learns the broker's versions from it.
       if (key === ApiKey.ApiVersions) continue;
       const handler = handlers.get(key);
       if (handling === 'handled') {
         if (handler === undefined) throw new Error(`no handler for ${apiName(key)}`);
-        this.#routes.set(key, { kind: 'handler', handler });
+        const inspect = inspectors.get(key);
+        this.#routes.set(key, { kind: 'handler', handler, ...(inspect && { inspect }) });
       } else if (handling === 'pass') {
-        this.#routes.set(key, pass);
+        this.#routes.set(key, passRoute);
       }
     }
   }

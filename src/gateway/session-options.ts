@@ -2,6 +2,7 @@
 // makes sessions and logs their end, and the session itself. Refuses to know how either works.
 import type { Socket } from 'node:net';
 import type { GatewayServices, ListenerRole } from './handler.ts';
+import type { ReceiveBlocks } from './receive-blocks.ts';
 import type { IntakeBudget } from './request-intake.ts';
 import type { Router } from './router.ts';
 import type { UpstreamIdentity } from './upstream-identity.ts';
@@ -18,6 +19,7 @@ export interface SessionOptions {
   onClosed(summary: SessionSummary): void;
   readonly requestBytesMax?: number;
   readonly intakeBudget: IntakeBudget;
+  readonly blocks: ReceiveBlocks;
 }
 
 export interface SessionSummary {

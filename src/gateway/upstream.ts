@@ -6,7 +6,9 @@
 import type { Socket } from 'node:net';
 import { FrameScanner, type FrameSink, ProtocolError } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
-import { collectedResponseBytesMax, lingerMs, streamedResponseBytesMax } from './limits.ts';
+import { collectedResponseBytesMax, streamedResponseBytesMax } from './limits.ts';
+import { PeerSocket } from './peer-socket.ts';
+import type { ReceiveBlocks } from './receive-blocks.ts';
 import type { ResponseSlot } from './response-queue.ts';
 
 /** What becomes of the next answer: through to the client as it comes, or whole to a function. */
@@ -24,6 +26,7 @@ export type Expectation =
 export interface UpstreamEvents {
   /** After each read, when all of it was dealt with. */
   onProgress(): void;
+  /** There is room again for requests. */
   onDrain(): void;
   /** FIN from the broker, after everything it sent. */
   onEnd(): void;
@@ -32,52 +35,49 @@ export interface UpstreamEvents {
 }
 
 export class Upstream {
-  readonly #socket: Socket;
+  readonly #peer: PeerSocket;
+  readonly #blocks: ReceiveBlocks;
   readonly #expected: Expectation[] = [];
   readonly #scanner = new FrameScanner({ headBytes: 4, frameBytesMax: streamedResponseBytesMax });
   readonly #sink: FrameSink;
-  readonly #onBeforeRead: () => void;
   #parts: Buffer[] = [];
+  /** Of the answer that is collected, what has not come yet. */
+  #bytesToCollect = 0;
   #callsPending = 0;
   #isOver = false;
-  #receivedBytes = 0;
+  #isPassing = false;
+  /** Own requests that came up while one of the client's was passing. */
+  readonly #afterPassing: (() => void)[] = [];
 
-  constructor(socket: Socket, events: UpstreamEvents & { onBeforeRead(): void }) {
-    this.#socket = socket;
-    this.#onBeforeRead = events.onBeforeRead;
+  constructor(socket: Socket, blocks: ReceiveBlocks, events: UpstreamEvents) {
+    this.#blocks = blocks;
     this.#sink = {
-      onHead: (head, sizeInBytes) => this.#onHead(head, sizeInBytes),
+      onHead: (head, sizeInBytes, prefixed) => this.#onHead(head, sizeInBytes, prefixed),
       onBody: (view) => this.#onBody(view),
       onEnd: () => this.#onFrameEnd(),
     };
-    socket.on('data', (chunk: Buffer) => {
-      try {
-        this.#read(chunk);
-        events.onProgress();
-      } catch (error) {
-        events.onFault(error instanceof Error ? error : new Error(String(error)));
-      }
+    this.#peer = new PeerSocket(socket, blocks, {
+      onChunk: (chunk) => {
+        try {
+          if (!this.#isOver) this.#scanner.push(chunk, this.#sink);
+          events.onProgress();
+        } catch (error) {
+          events.onFault(error instanceof Error ? error : new Error(String(error)));
+        }
+      },
+      onDrain: () => events.onDrain(),
+      onEnd: () => events.onEnd(),
+      onError: (error) => events.onFault(error),
+      onClose: () => this.#abandonAll(),
     });
-    socket.on('drain', () => events.onDrain());
-    socket.on('end', () => events.onEnd());
-    socket.on('error', (error) => events.onFault(error));
-    socket.on('close', () => this.#abandonAll());
   }
 
   get localPort(): number {
-    return this.#socket.localPort ?? 0;
+    return this.#peer.socket.localPort ?? 0;
   }
 
-  get remote(): string {
-    return `${this.#socket.remoteAddress ?? '?'}:${this.#socket.remotePort ?? 0}`;
-  }
-
-  get needsDrain(): boolean {
-    return this.#socket.writableNeedDrain;
-  }
-
-  get receivedBytes(): number {
-    return this.#receivedBytes;
+  get isFull(): boolean {
+    return this.#peer.isFull;
   }
 
   /** Requests of our own that are not answered yet; reading must go on for them. */
@@ -91,32 +91,42 @@ export class Upstream {
 
   /** `expectation` is null for requests that have no answer (acks=0). */
   send(chunks: readonly Buffer[], expectation: Expectation | null): void {
-    if (expectation !== null) {
-      this.#expected.push(expectation);
-      if (expectation.kind === 'collect' && expectation.abandon) this.#callsPending++;
+    if (expectation?.kind === 'collect' && expectation.abandon) this.#callsPending++;
+    if (this.#isPassing) {
+      this.#afterPassing.push(() => this.#send(chunks, expectation));
+      return;
     }
-    for (const chunk of chunks) this.#socket.write(chunk);
+    this.#send(chunks, expectation);
   }
 
-  cork(): void {
-    this.#socket.cork();
+  /** Part of a request of the client; nothing else goes out before its last one. */
+  pass(bytes: Buffer): void {
+    this.#isPassing = true;
+    this.#peer.write(bytes);
   }
 
-  uncork(): void {
-    this.#socket.uncork();
+  /** The last part. Only now can there be an answer. */
+  passLast(bytes: Buffer, expectation: Expectation | null): void {
+    this.#isPassing = false;
+    this.#send([bytes], expectation);
+    for (const send of this.#afterPassing.splice(0)) send();
+  }
+
+  flush(): void {
+    this.#peer.flush();
   }
 
   pause(): void {
-    this.#socket.pause();
+    this.#peer.pause();
   }
 
   resume(): void {
-    this.#socket.resume();
+    this.#peer.resume();
   }
 
   /** FIN after what was written. */
   end(): void {
-    this.#socket.end();
+    this.#peer.end();
   }
 
   /**
@@ -125,22 +135,19 @@ export class Upstream {
    */
   close(): void {
     this.#abandonAll();
-    if (this.#socket.destroyed) return;
-    this.#socket.end();
-    this.#socket.resume();
-    const linger = setTimeout(() => this.#socket.destroy(), lingerMs);
-    linger.unref();
-    this.#socket.once('close', () => clearTimeout(linger));
+    this.#peer.linger();
   }
 
-  #read(chunk: Buffer): void {
-    if (this.#isOver) return;
-    this.#receivedBytes += chunk.length;
-    this.#onBeforeRead();
-    this.#scanner.push(chunk, this.#sink);
+  #send(chunks: readonly Buffer[], expectation: Expectation | null): void {
+    if (this.#isOver) {
+      if (expectation?.kind === 'collect') expectation.abandon?.(connectionEnded());
+      return;
+    }
+    if (expectation !== null) this.#expected.push(expectation);
+    for (const chunk of chunks) this.#peer.write(chunk);
   }
 
-  #onHead(head: Buffer, sizeInBytes: number): void {
+  #onHead(head: Buffer, sizeInBytes: number, prefixed: Buffer): void {
     const expected = this.#expected[0];
     if (head.length < 4) throw new ProtocolError('INVALID_FRAME', `answer of ${sizeInBytes} bytes`);
     const correlationId = head.readInt32BE(0);
@@ -150,23 +157,26 @@ export class Upstream {
       throw new ProtocolError('INVALID_FRAME', detail);
     }
     if (expected.kind === 'stream') {
-      const start = Buffer.allocUnsafe(8);
-      start.writeInt32BE(sizeInBytes, 0);
-      start.writeInt32BE(correlationId, 4);
-      expected.slot.write(start);
+      expected.slot.pass(prefixed);
       return;
     }
     if (sizeInBytes > collectedResponseBytesMax) {
       const detail = `answer of ${sizeInBytes} bytes has to be rewritten, too large for that`;
       throw new ProtocolError('INVALID_FRAME', detail);
     }
-    this.#parts = [head];
+    this.#parts = [this.#blocks.owned(head)];
+    this.#bytesToCollect = sizeInBytes - head.length;
   }
 
   #onBody(view: Buffer): void {
     const expected = this.#expected[0];
-    if (expected?.kind === 'stream') expected.slot.write(view);
-    else this.#parts.push(view);
+    if (expected?.kind === 'stream') {
+      expected.slot.pass(view);
+      return;
+    }
+    this.#bytesToCollect -= view.length;
+    // The last part is put together with the others before it may be gone.
+    this.#parts.push(this.#bytesToCollect === 0 ? view : this.#blocks.owned(view));
   }
 
   #onFrameEnd(): void {
@@ -185,10 +195,14 @@ export class Upstream {
   #abandonAll(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const message = 'the connection to the destination ended before the answer';
-    const error = new ClusterError('UNREACHABLE', message, { maybeSent: true });
     for (const expected of this.#expected.splice(0)) {
-      if (expected.kind === 'collect') expected.abandon?.(error);
+      if (expected.kind === 'collect') expected.abandon?.(connectionEnded());
     }
+    for (const send of this.#afterPassing.splice(0)) send();
   }
+}
+
+function connectionEnded(): ClusterError {
+  const message = 'the connection to the destination ended before the answer';
+  return new ClusterError('UNREACHABLE', message, { maybeSent: true });
 }

@@ -20,9 +20,10 @@ import {
   produceResponseCodec,
   type TopicProduceResponse,
 } from '../../../protocol/generated/produce-response.ts';
+import { ProduceScanner, ProtocolError } from '../../../protocol/index.ts';
 import { mergedLogStart } from '../../timeline/merged-view.ts';
 import { nativeOffset, virtualOffset } from '../../timeline/offsets.ts';
-import type { Disposition, Handler, RequestContext, SessionView } from '../handler.ts';
+import type { Disposition, Handler, Inspect, RequestContext, SessionView } from '../handler.ts';
 import { decodeBody, type Rewrite, requestWith, responseTo, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
@@ -53,6 +54,58 @@ export function createProduceHandler(ownTopics: OwnTopics): Handler {
     const kept = requestWith(context, produceRequestCodec, keeping(request, plan));
     return { kind: 'forward', request: kept, asksUpstream: true, ...(rewrite && { rewrite }) };
   };
+}
+
+/**
+ * Most requests name topics that are not ours: they pass while they come in. Everything else is
+ * held for the handler. Whoever sends slowly must not reach a shell that was made meanwhile (R3),
+ * so the topics are looked at once more at the end.
+ */
+export function createProduceInspect(ownTopics: OwnTopics): Inspect {
+  return (session, header, bodyOffset) => {
+    const scanner = new ProduceScanner({ version: header.apiVersion, bodyOffset });
+    const standing = (): ProduceStanding => standingOf(session, ownTopics, scanner.topics);
+    return {
+      push: (bytes) => {
+        const isKnown = scannedAll(scanner, bytes);
+        if (isKnown === null) return 'whole';
+        const before = standing();
+        if (before === 'refused') return 'whole';
+        if (!isKnown) return 'more';
+        const hasResponse = scanner.acks !== 0;
+        const plan = { refused: [], hasPromoted: before === 'promoted' };
+        const rewrite = hasResponse ? shifting({ session, header }, plan, []) : null;
+        const mayEnd = (): boolean => standing() === before;
+        return { hasResponse, mayEnd, ...(rewrite && { rewrite }) };
+      },
+    };
+  };
+}
+
+/** Null when the request cannot be walked: the decoder says what is wrong with it. */
+function scannedAll(scanner: ProduceScanner, bytes: Buffer): boolean | null {
+  try {
+    return scanner.push(bytes);
+  } catch (error) {
+    if (error instanceof ProtocolError) return null;
+    throw error;
+  }
+}
+
+type ProduceStanding = 'ordinary' | 'promoted' | 'refused';
+
+function standingOf(
+  session: SessionView,
+  ownTopics: OwnTopics,
+  topics: readonly { readonly name: string; readonly topicId: string }[],
+): ProduceStanding {
+  let standing: ProduceStanding = 'ordinary';
+  for (const topic of topics) {
+    const verdict = produceVerdict(session, ownTopics, topic);
+    if (verdict.kind !== 'forward') return 'refused';
+    if (verdict.view !== null) standing = 'promoted';
+  }
+  return standing;
 }
 
 function planProduce(session: SessionView, ownTopics: OwnTopics, request: ProduceRequest): Plan {
@@ -105,16 +158,20 @@ function refuseAll(context: RequestContext, refused: readonly RefusedTopic[]): D
 
 /** The change of the broker's response, or null when there can be nothing to change. */
 function shifting(
-  context: RequestContext,
-  plan: Plan,
+  { header, session }: Pick<RequestContext, 'header' | 'session'>,
+  plan: Omit<Plan, 'forwarded'>,
   order: readonly TopicProduceData[],
 ): Rewrite | null {
-  const { header, session } = context;
   const version = header.apiVersion;
   const mayHaveEndpoints = version >= endpointsFrom;
   if (!mayHaveEndpoints && !plan.hasPromoted && plan.refused.length === 0) return null;
-  return rewriting(header, produceResponseCodec, async (response) => {
+  return rewriting(header, produceResponseCodec, (response) => {
     const isShifted = plan.hasPromoted && shiftPromoted(session, response);
+    const isDone = plan.refused.length === 0 && response.nodeEndpoints.length === 0;
+    return isDone ? isShifted : complete(response, isShifted);
+  });
+
+  async function complete(response: ProduceResponse, isShifted: boolean): Promise<boolean> {
     await advertiseNodes(session.services, response.nodeEndpoints);
     if (plan.refused.length > 0) {
       const answers = await refuseProduce(session, plan.refused, { version, mayWait: false });
@@ -126,7 +183,7 @@ function shifting(
       return true;
     }
     return isShifted || response.nodeEndpoints.length > 0;
-  });
+  }
 }
 
 function inOrder(

@@ -9,7 +9,10 @@ test('R13: whatever the order of writing, bytes come out in the order of slots',
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), steps, (count, plan) => {
       const out: Buffer[] = [];
-      const queue = new ResponseQueue((chunk) => out.push(chunk));
+      const queue = new ResponseQueue(
+        (chunk) => out.push(chunk),
+        (view) => Buffer.from(view),
+      );
       const slots = Array.from({ length: count }, () => queue.open());
       const expected: Buffer[][] = slots.map(() => []);
       const open = new Map<number, ResponseSlot>(slots.entries());
@@ -41,7 +44,10 @@ test('R13: whatever the order of writing, bytes come out in the order of slots',
 });
 
 test('a slot is finished once, and not written to afterwards', () => {
-  const queue = new ResponseQueue(() => undefined);
+  const queue = new ResponseQueue(
+    () => undefined,
+    (view) => view,
+  );
   const slot = queue.open();
   slot.finish();
   assert.throws(() => slot.finish(), /twice/);

@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { ClientSession } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
+import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route } from '../../../src/gateway/router.ts';
 import type { SessionSummary } from '../../../src/gateway/session-options.ts';
+import type { TopicDirectory } from '../../../src/gateway/topic-directory.ts';
 import { FakeSession } from './read-fixtures.ts';
 import { RawClient, ScriptedBroker } from './wire-fixtures.ts';
 
@@ -25,6 +27,7 @@ export async function sessionBetween(options: {
   keepsFrames?: boolean;
   requestBytesMax?: number;
   intakeBudget?: IntakeBudget;
+  directory?: TopicDirectory;
 }): Promise<SessionUnderTest> {
   const role = options.role ?? { kind: 'broker', nodeId: 1 };
   const handler = options.handler ?? (() => ({ kind: 'forward' }));
@@ -34,13 +37,17 @@ export async function sessionBetween(options: {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     session = new ClientSession(socket, {
       role,
-      services: new FakeSession(role).services,
+      services: {
+        ...new FakeSession(role).services,
+        ...(options.directory && { directory: options.directory }),
+      },
       router: {
         route: ({ apiKey }) => options.route?.(apiKey) ?? { kind: 'handler', handler },
       },
       connect: () => broker.connect(),
       onClosed: (summary) => summaries.push(summary),
       intakeBudget: options.intakeBudget ?? new IntakeBudget(1 << 30),
+      blocks: new ReceiveBlocks(),
       ...(options.requestBytesMax === undefined
         ? {}
         : { requestBytesMax: options.requestBytesMax }),

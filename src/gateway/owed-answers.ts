@@ -1,0 +1,101 @@
+// The answers that one client connection is owed: those of forwarded requests, as they come or
+// rewritten first, in the order of the queue. Owns how many rewrites are under way; refuses to know
+// sockets. Invariant: each request that has an answer takes one slot, when all of it has been sent.
+import type { RequestHeader } from '../../protocol/index.ts';
+import type { Passage } from './handler.ts';
+import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
+import type { Expectation } from './upstream.ts';
+
+export interface OwedAnswersEvents {
+  /** A rewrite that took time has been written: it should go out before anything is begun. */
+  onRewritten(): void;
+  onFailed(error: unknown): void;
+}
+
+export class OwedAnswers {
+  readonly #queue: ResponseQueue;
+  readonly #events: OwedAnswersEvents;
+  #rewritesPending = 0;
+  #askingPending = 0;
+
+  constructor(queue: ResponseQueue, events: OwedAnswersEvents) {
+    this.#queue = queue;
+    this.#events = events;
+  }
+
+  get count(): number {
+    return this.#queue.length;
+  }
+
+  get heldBytes(): number {
+    return this.#queue.heldBytes;
+  }
+
+  /** Rewrites under way. */
+  get rewritesPending(): number {
+    return this.#rewritesPending;
+  }
+
+  /** Forwarded, and to be followed by nothing until their rewrites are done. */
+  get askingPending(): number {
+    return this.#askingPending;
+  }
+
+  /** A rewrite is under way that may still ask the broker, or soon will be. */
+  get isRewriting(): boolean {
+    return this.#rewritesPending + this.#askingPending > 0;
+  }
+
+  open(): ResponseSlot {
+    return this.#queue.open();
+  }
+
+  write(slot: ResponseSlot, chunks: readonly Buffer[]): void {
+    for (const chunk of chunks) slot.write(chunk);
+    slot.finish();
+  }
+
+  /** What becomes of the answer to a forwarded request; null when there is none. */
+  expectation(
+    { correlationId }: RequestHeader,
+    { rewrite, hasResponse, asksUpstream }: Passage & { asksUpstream?: boolean },
+  ): Expectation | null {
+    if (hasResponse === false) return null;
+    const slot = this.open();
+    if (rewrite === undefined) return { kind: 'stream', correlationId, slot };
+    if (asksUpstream) this.#askingPending++;
+    const onWritten = (): void => {
+      if (asksUpstream) this.#askingPending--;
+    };
+    const deliver = (response: Buffer): void => {
+      const rewritten = rewrite(response);
+      if (Array.isArray(rewritten)) {
+        this.write(slot, rewritten);
+        onWritten();
+      } else {
+        this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>, onWritten);
+      }
+    };
+    return { kind: 'collect', correlationId, deliver };
+  }
+
+  #writeLater(
+    slot: ResponseSlot,
+    rewritten: Promise<readonly Buffer[]>,
+    onWritten: () => void,
+  ): void {
+    this.#rewritesPending++;
+    rewritten.then(
+      (chunks) => {
+        this.#rewritesPending--;
+        this.write(slot, chunks);
+        onWritten();
+        this.#events.onRewritten();
+      },
+      (error) => {
+        this.#rewritesPending--;
+        this.#events.onFailed(error);
+      },
+    );
+  }
+}

@@ -1,0 +1,231 @@
+// One socket of a session, to the client or to the broker. Owns how it is read and written: plain
+// sockets are read into blocks that are used again, neighbouring pieces of what passes leave in one
+// write. Refuses to know frames. Invariants: bytes of a block are not overwritten before the kernel
+// has them (R14 without copies); what `write` was given leaves in that order; a chunk is only valid
+// while its `onChunk` runs, unless the one who keeps it asks `ReceiveBlocks.owned`.
+import { Socket } from 'node:net';
+import { lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
+import type { Block, ReceiveBlocks } from './receive-blocks.ts';
+
+export interface PeerEvents {
+  onChunk(chunk: Buffer): void;
+  /** After `isFull` was true: there is room again. */
+  onDrain(): void;
+  onEnd(): void;
+  onError(error: Error): void;
+  onClose(): void;
+}
+
+/** What of Node's sockets `net.Server` uses to make one: a handle can be given another owner. */
+interface SocketWithHandle {
+  _handle?: { readStop?: () => number; useUserBuffer?: unknown; reading?: boolean } | null;
+  _server?: unknown;
+  server?: unknown;
+}
+
+/** Small pieces are put together: that is cheaper than a write of several. */
+const mergedBytesMax = 4096;
+/** So many reads in turn that would fit into the next smaller block give up the larger one. */
+const smallReadsMax = 64;
+
+export class PeerSocket {
+  readonly #socket: Socket;
+  readonly #blocks: ReceiveBlocks;
+  readonly #events: PeerEvents;
+  /** What the next read goes into; null when Node gives each read memory of its own. */
+  #block: Block | null = null;
+  #sizeClassWished = 0;
+  #smallReads = 0;
+  /** Not written yet; neighbours in memory are one piece. */
+  #pieces: Buffer[] = [];
+  #piecesBytes = 0;
+  /** Of each write under way its block, while that must not be filled anew. */
+  readonly #inFlight: (Block | null)[] = [];
+  #isPaused = false;
+  #wasFull = false;
+  readonly #onWritten: () => void;
+
+  constructor(socket: Socket, blocks: ReceiveBlocks, events: PeerEvents) {
+    this.#blocks = blocks;
+    this.#events = events;
+    this.#onWritten = () => {
+      const block = this.#inFlight.shift();
+      if (block) blocks.release(block);
+      this.#tellDrain();
+    };
+    this.#socket = this.#readIntoBlocks(socket) ?? socket;
+    const own = this.#socket;
+    if (own === socket) own.on('data', (chunk: Buffer) => events.onChunk(chunk));
+    own.on('end', () => events.onEnd());
+    own.on('error', (error) => events.onError(error));
+    own.on('close', () => {
+      this.#releaseAll();
+      events.onClose();
+    });
+    own.resume();
+  }
+
+  get socket(): Socket {
+    return this.#socket;
+  }
+
+  get isFull(): boolean {
+    const isFull = this.#socket.writableLength + this.#piecesBytes >= socketBufferBytes;
+    if (isFull) this.#wasFull = true;
+    return isFull;
+  }
+
+  write(bytes: Buffer): void {
+    if (bytes.length === 0) return;
+    this.#piecesBytes += bytes.length;
+    const last = this.#pieces.at(-1);
+    if (
+      last !== undefined &&
+      last.buffer === bytes.buffer &&
+      last.byteOffset + last.length === bytes.byteOffset
+    ) {
+      const length = last.length + bytes.length;
+      this.#pieces[this.#pieces.length - 1] = Buffer.from(last.buffer, last.byteOffset, length);
+      return;
+    }
+    this.#pieces.push(bytes);
+  }
+
+  /** Writes what was given since the last time. Blocks that the kernel has taken are free again. */
+  flush(): void {
+    const pieces = this.#pieces;
+    const bytes = this.#piecesBytes;
+    if (pieces.length === 0) return;
+    this.#pieces = [];
+    this.#piecesBytes = 0;
+    const socket = this.#socket;
+    if (socket.destroyed || socket.writableEnded) return;
+    if (pieces.length > 1 && bytes <= mergedBytesMax) {
+      this.#send(Buffer.concat(pieces, bytes));
+    } else if (pieces.length > 1) {
+      socket.cork();
+      for (const piece of pieces) this.#send(piece);
+      socket.uncork();
+    } else {
+      this.#send(pieces[0] ?? Buffer.alloc(0));
+    }
+    if (socket.writableLength === 0) this.#releaseInFlight();
+  }
+
+  pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket.resume();
+  }
+
+  /** FIN after what was written. */
+  end(): void {
+    this.flush();
+    this.#socket.end();
+  }
+
+  /** What was written is flushed, then FIN; what still comes is read and dropped, for a while. */
+  linger(): void {
+    if (this.#socket.destroyed) return;
+    this.end();
+    this.#isPaused = false;
+    this.#socket.resume();
+    const linger = setTimeout(() => this.#socket.destroy(), lingerMs);
+    linger.unref();
+    this.#socket.once('close', () => clearTimeout(linger));
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #send(piece: Buffer): void {
+    this.#inFlight.push(this.#blocks.retain(piece));
+    this.#socket.write(piece, this.#onWritten);
+  }
+
+  #tellDrain(): void {
+    if (!this.#wasFull || this.#socket.writableLength + this.#piecesBytes > 0) return;
+    this.#wasFull = false;
+    this.#events.onDrain();
+  }
+
+  #releaseInFlight(): void {
+    for (let index = 0; index < this.#inFlight.length; index++) {
+      const block = this.#inFlight[index];
+      if (block) this.#blocks.release(block);
+      this.#inFlight[index] = null;
+    }
+  }
+
+  #releaseAll(): void {
+    this.#releaseInFlight();
+    if (this.#block !== null) this.#blocks.release(this.#block);
+    this.#block = null;
+  }
+
+  /** A socket on the same handle that is read into blocks; null for TLS and where it cannot be. */
+  #readIntoBlocks(socket: Socket): Socket | null {
+    // Of Socket itself: TLS has a handle too, but reads through its own layer.
+    if (Object.getPrototypeOf(socket) !== Socket.prototype || socket.readableLength > 0)
+      return null;
+    const from = socket as SocketWithHandle;
+    const handle = from._handle;
+    if (socket.destroyed || socket.connecting || typeof handle?.useUserBuffer !== 'function') {
+      return null;
+    }
+    handle.readStop?.();
+    handle.reading = false;
+    from._handle = null;
+    const options = {
+      handle,
+      allowHalfOpen: true,
+      pauseOnCreate: true,
+      onread: {
+        buffer: () => this.#nextBlock(),
+        callback: (count: number, bytes: Uint8Array) => this.#onRead(count, bytes as Buffer),
+      },
+    };
+    const own: Socket = new Socket(options as object);
+    const { server } = from;
+    // Its server counts it as closed when this one is.
+    Object.assign(own, { server, _server: from._server });
+    return own;
+  }
+
+  #onRead(count: number, bytes: Buffer): boolean {
+    if (this.#block !== null) this.#sizeClassWished = this.#sizeClassAfter(this.#block, count);
+    this.#events.onChunk(bytes.subarray(0, count));
+    return true;
+  }
+
+  /** Large reads want larger blocks, and connections at rest must not hold them. */
+  #sizeClassAfter({ bytes, sizeClass }: Block, count: number): number {
+    if (count === bytes.length) {
+      this.#smallReads = 0;
+      return Math.min(sizeClass + 1, receiveBlockSizes.length - 1);
+    }
+    if (count > (receiveBlockSizes[sizeClass - 1] ?? 0)) this.#smallReads = 0;
+    else if (++this.#smallReads >= smallReadsMax) return Math.max(0, sizeClass - 1);
+    return sizeClass;
+  }
+
+  /** Asked for after each read: the same block when everything in it has left. */
+  #nextBlock(): Buffer {
+    const block = this.#block;
+    const wished = this.#sizeClassWished;
+    if (block !== null) {
+      if (block.references === 1 && block.sizeClass === wished) return block.bytes;
+      this.#blocks.release(block);
+      this.#smallReads = 0;
+    }
+    this.#block = this.#blocks.take(wished);
+    return this.#block.bytes;
+  }
+}
