@@ -109,6 +109,8 @@ class RunningGateway implements Gateway {
   #refreshTimer: NodeJS.Timeout | undefined;
   #isRefreshing = false;
   #isDestinationUp = false;
+  /** What is wrong when another cluster answers at the destination's addresses. */
+  #foreign: string | null = null;
   #isClosed = false;
   #bytesFromClosed = 0;
   #bytesToClosed = 0;
@@ -218,6 +220,11 @@ class RunningGateway implements Gateway {
       return;
     }
     const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
+    if (this.#foreign !== null) {
+      socket.destroy();
+      this.#onRefused(role, client, this.#foreign);
+      return;
+    }
     if (this.#sessions.size >= connectionsMax) {
       socket.destroy();
       this.#onRefused(role, client, `there are ${connectionsMax} connections already`);
@@ -280,6 +287,15 @@ class RunningGateway implements Gateway {
     this.#options.events.warn('connection_refused', message, fields);
   }
 
+  /** Clients must not mix two clusters: offsets, epochs and topic ids mean other things there. */
+  #turnAway(reason: string): void {
+    this.#isDestinationUp = false;
+    if (this.#foreign === reason) return;
+    this.#foreign = reason;
+    this.#options.events.error('destination_changed', `No client is served: ${reason}.`);
+    for (const session of this.#sessions) session.shutdown(reason);
+  }
+
   #onClosed(role: ListenerRole, session: ClientSession, summary: SessionSummary): void {
     this.#sessions.delete(session);
     this.#bytesFromClosed += summary.bytesFromClient;
@@ -302,7 +318,12 @@ class RunningGateway implements Gateway {
     this.#isRefreshing = true;
     const { cluster, events } = this.#options;
     try {
-      const { brokers } = await cluster.metadata([]);
+      const { brokers, clusterId } = await cluster.metadata([]);
+      if (clusterId !== this.clusterId) {
+        this.#turnAway(`the destination is cluster ${clusterId} now, not ${this.clusterId}`);
+        return;
+      }
+      this.#foreign = null;
       await this.#brokers.ensure(brokers);
       this.#brokers.retain(brokers);
       if (!this.#isDestinationUp) events.info('destination_reachable', 'the destination answers');

@@ -26,6 +26,10 @@ export const auditedFields: Readonly<Record<string, string>> = {
     'a node id of the destination, or the link node, as Metadata has it',
   'FetchResponse.responses[].partitions[].preferredReadReplica': 'a node id of the destination',
   'FetchResponse.nodeEndpoints[]': 'asked for in a version without it, or rewritten',
+  'ShareFetchResponse.responses[].partitions[].currentLeader.leaderId':
+    'rewritten together with the endpoints',
+  'ShareAcknowledgeResponse.responses[].partitions[].currentLeader.leaderId':
+    'rewritten together with the endpoints',
   'ShareFetchResponse.nodeEndpoints[]': 'rewritten',
   'ShareAcknowledgeResponse.nodeEndpoints[]': 'rewritten',
   'DescribeQuorumResponse.topics[].partitions[]': 'node ids of the destination; versions 0-1 only',

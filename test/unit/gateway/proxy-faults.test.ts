@@ -1,0 +1,147 @@
+// Faults that other proxies had (docs/proxy-faults.md), where nothing else here shows that they
+// cannot happen; and that the page names tests that exist.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import path from 'node:path';
+import { test } from 'node:test';
+import {
+  createPartitionProduceData,
+  createProduceRequest,
+  createTopicProduceData,
+  encodeProduceRequest,
+} from '../../../protocol/generated/produce-request.ts';
+import {
+  ApiKey,
+  decodeRequestHeader,
+  encodeRequestFrame,
+  Reader,
+} from '../../../protocol/index.ts';
+import type { Cluster, ClusterMetadata } from '../../../src/cluster/cluster.ts';
+import { startGateway } from '../../../src/gateway/gateway.ts';
+import { createHandlers } from '../../../src/gateway/handler-table.ts';
+import { OwnTopics } from '../../../src/gateway/own-topics.ts';
+import { Router } from '../../../src/gateway/router.ts';
+import { Events } from '../../../src/observe/events.ts';
+import { releasePorts, reservePorts } from '../../helpers/ports.ts';
+import { rootDirectory } from '../../helpers/repository.ts';
+import { until } from '../../helpers/wait.ts';
+import { FakeDirectory, FakeSession } from './read-fixtures.ts';
+
+test('fault 2: acks=0 is seen whatever the lengths of the names before it', () => {
+  const handler = createHandlers(new OwnTopics('__causeway')).get(ApiKey.Produce);
+  assert.ok(handler);
+  const names = [null, '', 'n', 'x'.repeat(127), 'y'.repeat(128), 'ü'.repeat(10_000)];
+  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+  session.upstreamVersions.set(ApiKey.Produce, { min: 0, max: 13 });
+  for (let apiVersion = 3; apiVersion <= 13; apiVersion++) {
+    for (const clientId of names) {
+      for (const transactionalId of names) {
+        for (const acks of [0, 1, -1]) {
+          const header = { apiKey: ApiKey.Produce, apiVersion, correlationId: 1, clientId };
+          const topicData = [
+            createTopicProduceData({
+              ...(apiVersion < 13 ? { name: 't' } : {}),
+              partitionData: [createPartitionProduceData({ records: Buffer.alloc(0) })],
+            }),
+          ];
+          const request = createProduceRequest({ transactionalId, acks, topicData });
+          const frame = Buffer.concat(
+            encodeRequestFrame(header, (writer) =>
+              encodeProduceRequest(writer, request, apiVersion),
+            ),
+          ).subarray(4);
+          const reader = new Reader(frame);
+          const read = decodeRequestHeader(reader);
+          const disposition = handler({ session, header: read, frame, bodyOffset: reader.offset });
+          const what = `version ${apiVersion}, acks ${acks}`;
+          assert.ok(disposition.kind === 'forward', what);
+          assert.equal(disposition.hasResponse !== false, acks !== 0, what);
+        }
+      }
+    }
+  }
+});
+
+test('fault 21: SASL handshake v0, whose raw frames have no header, is refused by name', () => {
+  const router = new Router(createHandlers(new OwnTopics('__causeway')));
+  const versions = new Map([[ApiKey.SaslHandshake as number, { min: 0, max: 1 }]]);
+  const header = { apiKey: ApiKey.SaslHandshake, apiVersion: 0, correlationId: 1, clientId: null };
+  const route = router.route(header, versions);
+  assert.ok(route.kind === 'refused');
+  assert.match(route.reason, /SaslHandshake version 0 is not served here, only 1/);
+});
+
+function clusterNamed(answer: () => string): Cluster {
+  const metadata = (): Promise<ClusterMetadata> =>
+    Promise.resolve({ clusterId: answer(), controllerId: 1, brokers: [], topics: new Map() });
+  const bootstrap = [{ host: '127.0.0.1', port: 1 }];
+  return { metadata, brokers: [], bootstrap } as unknown as Cluster;
+}
+
+test('fault 41: another cluster at the same addresses is not served, until ours is back', async () => {
+  const ports = await reservePorts(3, { isConsecutive: true });
+  const [bootstrapPort = 0, first = 0, last = 0] = ports;
+  const events = new Events();
+  let clusterId = 'ours';
+  const gateway = await startGateway({
+    config: {
+      bind: '127.0.0.1',
+      advertise: '127.0.0.1',
+      bootstrapPort,
+      brokerPorts: { first, last },
+      linkNodeId: 1_000_000,
+    },
+    cluster: clusterNamed(() => clusterId),
+    directory: new FakeDirectory(),
+    ports: { load: () => ({}), save: () => Promise.resolve() },
+    events,
+    refreshIntervalMs: 5,
+  });
+  const told = (event: string) => events.since(0).filter((entry) => entry.event === event);
+  try {
+    const before = connect(bootstrapPort, '127.0.0.1');
+    before.on('error', () => before.destroy());
+    await until('a session', () => gateway.stats.connections === 1);
+    clusterId = 'theirs';
+    await until('the end of the session', () => gateway.stats.connections === 0);
+    assert.equal(gateway.isReady, false);
+    assert.match(told('destination_changed')[0]?.message ?? '', /is cluster theirs now, not ours/);
+    const late = connect(bootstrapPort, '127.0.0.1');
+    late.on('error', () => late.destroy());
+    await until('the refusal', () => told('connection_refused').length > 0);
+    clusterId = 'ours';
+    await until('ours again', () => gateway.isReady);
+    assert.equal(told('destination_changed').length, 1, 'told once');
+    const again = connect(bootstrapPort, '127.0.0.1');
+    again.on('error', () => again.destroy());
+    await until('a session again', () => gateway.stats.connections === 1);
+    for (const socket of [before, late, again]) socket.destroy();
+  } finally {
+    await gateway.close({ drainMs: 0 });
+    releasePorts(ports);
+  }
+});
+
+const page = readFileSync(path.join(rootDirectory, 'docs/proxy-faults.md'), 'utf8');
+const rows = [...page.matchAll(/^\| (\d+) \| ([^|]+) \| ([^|]+) \|$/gm)];
+
+test('docs/proxy-faults.md has each of the 44 faults once', () => {
+  assert.deepEqual(
+    rows.map(([, number]) => Number(number)),
+    Array.from({ length: 44 }, (_, index) => index + 1),
+  );
+});
+
+test('docs/proxy-faults.md names tests that exist, or says why none is needed', () => {
+  for (const [, number, , here = ''] of rows) {
+    const tests = [...here.matchAll(/`(test\/[^`]+)`: ((?:“[^”]+”(?:, )?)+)/g)];
+    if (tests.length === 0) assert.match(here, /^Cannot: .{20,}/, `fault ${number}`);
+    for (const [, file = '', titles = ''] of tests) {
+      const text = readFileSync(path.join(rootDirectory, file), 'utf8').replaceAll('\\', '');
+      for (const [, title = ''] of titles.matchAll(/“([^”]+)”/g)) {
+        assert.ok(text.includes(title), `fault ${number}: ${file} has no test “${title}”`);
+      }
+    }
+  }
+});
