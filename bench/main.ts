@@ -1,12 +1,12 @@
-// `npm run bench -- [NAME] [--json]`: runs one benchmark, or all. Owns the list of them.
+// `npm run bench -- [NAME] [--quick] [--json]`: runs one benchmark, or all. Owns the list of them.
 import { parseArgs } from 'node:util';
 import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
 import { benchInterruption } from './interruption.ts';
 import { benchMirror } from './mirror.ts';
-import { type BenchResult, print } from './report.ts';
+import { type BenchOptions, type BenchResult, print } from './report.ts';
 
-const benches: Readonly<Record<string, () => Promise<BenchResult>>> = {
+const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchResult>>> = {
   mirror: benchMirror,
   gateway: benchGateway,
   failover: benchFailover,
@@ -14,7 +14,10 @@ const benches: Readonly<Record<string, () => Promise<BenchResult>>> = {
 };
 
 const { values, positionals } = parseArgs({
-  options: { json: { type: 'boolean', default: false } },
+  options: {
+    json: { type: 'boolean', default: false },
+    quick: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 const names = positionals.length > 0 ? positionals : Object.keys(benches);
@@ -26,7 +29,7 @@ for (const name of names) {
 }
 for (const name of names) {
   const bench = benches[name];
-  if (bench) print(await bench(), { json: values.json });
+  if (bench) print(await bench({ quick: values.quick }), { json: values.json });
 }
 // Clusters and children are stopped by now; idle handles of helpers must not hold the process.
 process.exit(0);

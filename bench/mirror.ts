@@ -1,119 +1,129 @@
-// `npm run bench -- mirror`: bytes per CPU-second of the mirror path (Fetch from a real broker,
-// checks, append, flush) in a proxy process of its own, against a plain Node socket that reads as
-// many bytes in the same run: once throwing them away, once writing them to a file. Owns no figure
-// but those it measured.
+// `npm run bench -- mirror [--quick]`: bytes per CPU-second and per second of the mirror path
+// (Fetch from a real broker, checks, append, flush) in a proxy process of its own, against a plain
+// Node socket that writes as many bytes to a file, and against MirrorMaker 2 as it comes and tuned,
+// all in one run. Owns no figure but those it measured.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import type { Cluster } from '../src/cluster/cluster.ts';
 import { type CausewayProcess, startCauseway } from '../test/helpers/causeway-process.ts';
-import { javaTool } from '../test/helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
-import { rootDirectory } from '../test/helpers/repository.ts';
+import { openCluster } from '../test/helpers/raw-batches.ts';
 import { until } from '../test/helpers/wait.ts';
-import { Child, cpuSeconds, residentBytes } from './child.ts';
-import { type BenchResult, median, row } from './report.ts';
+import { cpuSeconds, residentBytes } from './child.ts';
+import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
+import { mirrorMaker } from './mirror-maker.ts';
+import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
+import { type Figures, megabytesPerCpuSecond, megabytesPerSecond, plainSink } from './sinks.ts';
 
-const recordsCount = 512 * 1024;
-const recordBytes = 1024;
-const partitionsCount = 6;
-const rounds = 3;
+const sinkShare = 0.8;
+const timesTuned = 8;
+const timesDefault = 10;
 
-interface Figures {
-  readonly bytes: number;
-  readonly seconds: number;
-  readonly cpuSeconds: number;
+type Kind = 'sink' | 'mirror' | 'tuned' | 'default';
+
+interface Stage {
+  readonly source: KafkaCluster;
+  readonly destination: KafkaCluster;
+  readonly looker: Cluster;
+  readonly causeway: CausewayProcess;
+  readonly directory: string;
 }
 
-const bytesPerCpuSecond = (figures: Figures): number => figures.bytes / figures.cpuSeconds / 1e6;
-
-async function load(source: KafkaCluster, topic: string): Promise<void> {
-  const count = ['--partitions', String(partitionsCount), '--replication-factor', '1'];
-  await javaTool(source, 'kafka-topics', ['--create', '--topic', topic, ...count]);
-  const size = ['--num-records', String(recordsCount), '--record-size', String(recordBytes)];
-  const options = { timeoutMs: 300_000 };
-  // The tool takes its brokers as a client property; `javaTool` adds --bootstrap-server as well.
-  await javaTool(
-    source,
-    'kafka-producer-perf-test',
-    ['--topic', topic, ...size, '--throughput', '-1', '--command-property', 'acks=1'],
-    options,
-  );
+interface Described {
+  readonly partitions: readonly { readonly mirrorEnd: number }[];
 }
 
-async function baseline(bytes: number, target: string): Promise<Figures> {
-  const folder = path.join(rootDirectory, 'dist/bench/baseline');
-  const source = new Child([path.join(folder, 'byte-source.js'), String(bytes)]);
-  const port = await source.line();
-  const sink = new Child([path.join(folder, 'socket-sink.js'), port, target]);
-  const figures = JSON.parse(await sink.line()) as Figures;
-  await source.stop();
-  return figures;
-}
-
-interface Lag {
-  readonly partitions: readonly { readonly mirrorEnd: number; readonly sourceEnd: number }[];
-}
-
-async function mirroredAll(causeway: CausewayProcess, topic: string): Promise<boolean> {
-  const { partitions } = await causeway.cliJson<Lag>('mirror', 'describe', topic);
-  const ends = partitions.reduce((total, partition) => total + Number(partition.mirrorEnd), 0);
-  return ends >= recordsCount;
-}
-
-async function mirror(causeway: CausewayProcess, topic: string, bytes: number): Promise<Figures> {
-  const cpuBegun = cpuSeconds(causeway.pid);
-  const begun = performance.now();
-  await causeway.cli('mirror', 'create', topic, '--link', 'bench');
-  await until('the whole mirror', () => mirroredAll(causeway, topic), {
-    deadlineMs: 300_000,
-    intervalMs: 500,
-  });
+async function mirror(stage: Stage, plan: TopicPlan, bytes: number): Promise<Figures> {
+  const { causeway } = stage;
+  const hasAll = async (): Promise<boolean> => {
+    const { partitions } = await causeway.cliJson<Described>('mirror', 'describe', plan.topic);
+    return partitions.reduce((sum, { mirrorEnd }) => sum + Number(mirrorEnd), 0) >= plan.records;
+  };
+  const begun = { at: performance.now(), cpu: cpuSeconds(causeway.pid) };
+  await causeway.cli('mirror', 'resume', plan.topic);
+  await until('the whole mirror', hasAll, { deadlineMs: 600_000, intervalMs: 250 });
   return {
     bytes,
-    seconds: (performance.now() - begun) / 1000,
-    cpuSeconds: cpuSeconds(causeway.pid) - cpuBegun,
+    seconds: (performance.now() - begun.at) / 1000,
+    cpuSeconds: cpuSeconds(causeway.pid) - begun.cpu,
   };
 }
 
-export async function benchMirror(): Promise<BenchResult> {
+/** One topic, made for the round: the mirror exists and is paused while it is filled. */
+async function round(stage: Stage, plan: TopicPlan): Promise<Record<Kind, Figures>> {
+  const { source, causeway, directory } = stage;
+  await createTopic(source, plan);
+  await causeway.cli('mirror', 'create', plan.topic, '--link', 'bench');
+  await causeway.cli('mirror', 'pause', plan.topic);
+  const bytes = await loadTopic(source, plan);
+  const sink = await plainSink(bytes, path.join(directory, 'sink'));
+  const copied = await mirror(stage, plan, bytes);
+  await causeway.cli('mirror', 'delete', plan.topic, '--yes');
+  return {
+    sink,
+    mirror: copied,
+    tuned: await mirrorMaker({ ...stage, plan, bytes, isTuned: true }),
+    default: await mirrorMaker({ ...stage, plan, bytes, isTuned: false }),
+  };
+}
+
+async function measure(stage: Stage, plan: TopicPlan, rounds: number): Promise<BenchRow[]> {
+  const results: Record<Kind, Figures>[] = [];
+  for (let index = 0; index < rounds; index++) {
+    results.push(await round(stage, { ...plan, topic: `${plan.topic}-${index}` }));
+  }
+  const middle = (kind: Kind, figureOf: (figures: Figures) => number): number =>
+    median(results.map((one) => figureOf(one[kind])));
+  const perCpu = (kind: Kind): number => middle(kind, megabytesPerCpuSecond);
+  const name = `${plan.partitions} x ${plan.compression}`;
+  const unit = 'MB per CPU-second';
+  const against = (kind: Kind, what: string, target: number): BenchRow => {
+    const options = { baseline: perCpu(kind), target };
+    return row(`${name}: mirror, against ${what}`, perCpu('mirror'), unit, options);
+  };
+  const rate = (kind: Kind, what: string): BenchRow =>
+    row(`${name}: ${what}`, middle(kind, megabytesPerSecond), 'MB/s');
+  return [
+    against('sink', 'a socket that writes to a file', sinkShare),
+    against('tuned', 'MirrorMaker 2 tuned', timesTuned),
+    against('default', 'MirrorMaker 2 as it comes', timesDefault),
+    rate('mirror', 'mirror'),
+    rate('sink', 'socket that writes to a file'),
+    rate('tuned', 'MirrorMaker 2 tuned'),
+    rate('default', 'MirrorMaker 2 as it comes'),
+  ];
+}
+
+function plans(quick: boolean): Omit<TopicPlan, 'topic'>[] {
+  const records = quick ? 256 * 1024 : 1024 * 1024;
+  const partitions = quick ? [6] : [6, 1, 1000];
+  const compressions = quick ? (['none'] as const) : (['none', 'lz4'] as const);
+  return partitions.flatMap((count) =>
+    compressions.map((compression) => ({ partitions: count, records, compression })),
+  );
+}
+
+export async function benchMirror({ quick }: BenchOptions): Promise<BenchResult> {
   const directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-bench-'));
   const [source, destination] = await Promise.all([
     startKafkaCluster({ name: 'source', advertise: 'reachable', heapMb: 512 }),
-    startKafkaCluster({ name: 'destination' }),
+    startKafkaCluster({ name: 'destination', advertise: 'reachable', heapMb: 512 }),
   ]);
   const causeway = await startCauseway({ destination });
+  const looker = openCluster(destination);
   try {
     await causeway.cli('link', 'create', 'bench', '--source', source.bootstrap);
-    const bytes = recordsCount * recordBytes;
-    const results: Record<'discard' | 'write' | 'mirror', Figures[]> = {
-      discard: [],
-      write: [],
-      mirror: [],
-    };
-    for (let round = 0; round < rounds; round++) {
-      const topic = `bench-${round}`;
-      await load(source, topic);
-      results.discard.push(await baseline(bytes, 'discard'));
-      results.write.push(await baseline(bytes, path.join(directory, 'sink')));
-      results.mirror.push(await mirror(causeway, topic, bytes));
-      await causeway.cli('mirror', 'delete', topic, '--yes');
+    const stage = { source, destination, looker, causeway, directory };
+    const rows: BenchRow[] = [];
+    for (const plan of plans(quick)) {
+      const topic = `bench-${plan.partitions}-${plan.compression}`;
+      rows.push(...(await measure(stage, { ...plan, topic }, quick ? 1 : 3)));
     }
-    const middle = (name: keyof typeof results): number =>
-      median(results[name].map(bytesPerCpuSecond));
-    const rate = median(results.mirror.map((one) => one.bytes / one.seconds / 1e6));
-    const unit = 'MB per CPU-second';
-    return {
-      bench: 'mirror',
-      rows: [
-        row('plain socket, discards', middle('discard'), unit),
-        row('plain socket, writes to a file', middle('write'), unit),
-        row('mirror, against discarding', middle('mirror'), unit, { baseline: middle('discard') }),
-        row('mirror, against writing', middle('mirror'), unit, { baseline: middle('write') }),
-        row('mirror, record bytes per second', rate, 'MB/s'),
-        row('proxy, resident memory', residentBytes(causeway.pid) / 1e6, 'MB'),
-      ],
-    };
+    rows.push(row('proxy, resident memory', residentBytes(causeway.pid) / 1e6, 'MB'));
+    return { bench: 'mirror', rows };
   } finally {
+    await looker.close();
     await causeway.stop();
     await Promise.all([source.stop(), destination.stop()]);
     await rm(directory, { recursive: true, force: true });

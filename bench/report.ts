@@ -1,6 +1,11 @@
 // How a benchmark tells its result: rows with a baseline measured in the same run, as a table or,
-// with `--json`, as one object on the last line. Owns no measuring. A target is told, never
-// asserted.
+// with `--json`, as one object on the last line. Owns no measuring. A target is told as
+// met or not, never asserted.
+
+export interface BenchOptions {
+  /** Less data and fewer cases: whether it works, and an impression. */
+  readonly quick: boolean;
+}
 
 export interface BenchRow {
   readonly what: string;
@@ -61,6 +66,11 @@ function figure(value: number | null): string {
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
+function targetOf({ target, ratio }: BenchRow): string {
+  if (target === null) return '';
+  return `${ratio === null ? '<=' : '>='} ${figure(target)}`;
+}
+
 export function print(result: BenchResult, options: { json: boolean }): void {
   if (options.json) {
     process.stdout.write(`${JSON.stringify(result)}\n`);
@@ -68,16 +78,18 @@ export function print(result: BenchResult, options: { json: boolean }): void {
   }
   process.stdout.write(`\n${result.bench}\n`);
   const cells = [
-    ['what', 'value', 'unit', 'baseline', 'ratio'],
+    ['what', 'value', 'unit', 'baseline', 'ratio', 'target', ''],
     ...result.rows.map((entry) => [
       entry.what,
       figure(entry.value),
       entry.unit,
       figure(entry.baseline),
       figure(entry.ratio),
+      targetOf(entry),
+      entry.ok === null ? '' : entry.ok ? 'met' : 'NOT MET',
     ]),
   ];
-  const widths = [0, 1, 2, 3, 4].map((column) =>
+  const widths = [0, 1, 2, 3, 4, 5, 6].map((column) =>
     Math.max(...cells.map((line) => (line[column] ?? '').length)),
   );
   for (const line of cells) {

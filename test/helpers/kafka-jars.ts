@@ -1,8 +1,8 @@
 // The jars of real Kafka brokers and tools, from Maven, one git-ignored folder for each version.
 //
-// Owns: which artifacts a version needs, the generated pom, and the folder
-// `.cache/kafka/<version>/`. Everything about where artifacts come from (mirrors, proxies,
-// credentials, the local repository) is left to Maven's own settings.
+// Owns: which artifacts a version needs, the generated pom, and the folders
+// `.cache/kafka/<version>/` and `.cache/mirrormaker/<version>/`. Everything about where artifacts
+// come from (mirrors, proxies, credentials, the local repository) is left to Maven's own settings.
 // Invariant: the folder of a version exists only when it is complete (filled aside, then renamed).
 
 import { execFile } from 'node:child_process';
@@ -15,9 +15,24 @@ import { cacheDirectory } from './repository.ts';
 
 const run = promisify(execFile);
 
+const logging = 'org.slf4j:slf4j-reload4j:1.7.36';
+
 export const kafkaVersions = ['4.4.0', '4.0.0', '3.9.2', '3.4.1', '2.8.2'] as const;
 export type KafkaVersion = (typeof kafkaVersions)[number];
 export const defaultKafkaVersion: KafkaVersion = '4.4.0';
+
+/** MirrorMaker 2, which benchmarks are measured against. */
+export const mirrorMakerVersion = '4.3.1';
+
+/** Jars from Maven in a folder of their own. */
+interface JarFolder {
+  /** Below the cache directory. */
+  readonly path: string;
+  readonly what: string;
+  readonly megabytes: number;
+  /** `group:artifact:version` */
+  readonly artifacts: readonly string[];
+}
 
 /** Megabytes that a first download takes, for the line that announces it. */
 const downloadMegabytes: Record<KafkaVersion, number> = {
@@ -28,7 +43,8 @@ const downloadMegabytes: Record<KafkaVersion, number> = {
   '2.8.2': 55,
 };
 
-function dependency(groupId: string, artifactId: string, version: string): string {
+function dependency(artifact: string): string {
+  const [groupId, artifactId, version] = artifact.split(':');
   return [
     '    <dependency>',
     `      <groupId>${groupId}</groupId>`,
@@ -38,31 +54,29 @@ function dependency(groupId: string, artifactId: string, version: string): strin
   ].join('\n');
 }
 
-function pom(version: KafkaVersion): string {
+function pom({ path: name, artifacts }: JarFolder): string {
   return `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>causeway.test</groupId>
-  <artifactId>kafka-${version}</artifactId>
+  <artifactId>${name.replace('/', '-')}</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>
-${dependency('org.apache.kafka', 'kafka_2.13', version)}
-${dependency('org.apache.kafka', 'kafka-tools', version)}
-${dependency('org.slf4j', 'slf4j-reload4j', '1.7.36')}
+${artifacts.map(dependency).join('\n')}
   </dependencies>
 </project>
 `;
 }
 
-async function fetchJars(version: KafkaVersion, directory: string): Promise<void> {
+async function fetchJars(folder: JarFolder, directory: string): Promise<void> {
   const aside = `${directory}.fetching-${process.pid}`;
   await rm(aside, { recursive: true, force: true });
   await mkdir(aside, { recursive: true });
   const pomFile = path.join(aside, 'pom.xml');
-  await writeFile(pomFile, pom(version));
+  await writeFile(pomFile, pom(folder));
+  const { what, megabytes } = folder;
   process.stderr.write(
-    `# fetching the jars of Kafka ${version} with Maven ` +
-      `(about ${downloadMegabytes[version]} MB, once, into ${directory})\n`,
+    `# fetching the jars of ${what} with Maven (about ${megabytes} MB, once, into ${directory})\n`,
   );
   const args = ['-B', '-q', '-f', pomFile, 'dependency:copy-dependencies'];
   args.push('-DincludeScope=runtime', `-DoutputDirectory=${aside}`);
@@ -70,20 +84,39 @@ async function fetchJars(version: KafkaVersion, directory: string): Promise<void
     await run('mvn', args, { maxBuffer: 16 << 20, timeout: 600_000 });
   } catch (error) {
     const output = error instanceof Error && 'stdout' in error ? String(error.stdout) : '';
-    throw new Error(`Maven could not fetch Kafka ${version}: ${output || String(error)}`, {
-      cause: error,
-    });
+    throw new Error(`Maven could not fetch ${what}: ${output || String(error)}`, { cause: error });
   }
   await rm(directory, { recursive: true, force: true });
   await rename(aside, directory);
 }
 
 /** The folder with the jars of a version; fetches them when they are not there yet. */
-export async function kafkaJars(version: KafkaVersion = defaultKafkaVersion): Promise<string> {
-  const directory = path.join(cacheDirectory, 'kafka', version);
+export function kafkaJars(version: KafkaVersion = defaultKafkaVersion): Promise<string> {
+  const names = ['kafka_2.13', 'kafka-tools'];
+  return jarFolder({
+    path: `kafka/${version}`,
+    what: `Kafka ${version}`,
+    megabytes: downloadMegabytes[version],
+    artifacts: [...names.map((name) => `org.apache.kafka:${name}:${version}`), logging],
+  });
+}
+
+/** As `kafkaJars`, of MirrorMaker 2. */
+export function mirrorMakerJars(): Promise<string> {
+  const names = ['connect-mirror', 'connect-runtime'];
+  return jarFolder({
+    path: `mirrormaker/${mirrorMakerVersion}`,
+    what: `MirrorMaker ${mirrorMakerVersion}`,
+    megabytes: 45,
+    artifacts: [...names.map((name) => `org.apache.kafka:${name}:${mirrorMakerVersion}`), logging],
+  });
+}
+
+async function jarFolder(folder: JarFolder): Promise<string> {
+  const directory = path.join(cacheDirectory, folder.path);
   if (!existsSync(directory)) {
     await withFileLock(`${directory}.lock`, async () => {
-      if (!existsSync(directory)) await fetchJars(version, directory);
+      if (!existsSync(directory)) await fetchJars(folder, directory);
     });
   }
   return directory;

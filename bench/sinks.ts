@@ -1,0 +1,31 @@
+// The baselines of the mirror path: a plain Node socket that reads as many bytes as there are to
+// copy and throws them away, or writes them to a file. Owns the two child processes of one run.
+import path from 'node:path';
+import { rootDirectory } from '../test/helpers/repository.ts';
+import { Child } from './child.ts';
+
+/** What moving bytes has taken. */
+export interface Figures {
+  readonly bytes: number;
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+}
+
+export function megabytesPerCpuSecond(figures: Figures): number {
+  return figures.bytes / figures.cpuSeconds / 1e6;
+}
+
+export function megabytesPerSecond(figures: Figures): number {
+  return figures.bytes / figures.seconds / 1e6;
+}
+
+/** `target`: a file, or `discard`. */
+export async function plainSink(bytes: number, target: string): Promise<Figures> {
+  const folder = path.join(rootDirectory, 'dist/bench/baseline');
+  const source = new Child([path.join(folder, 'byte-source.js'), String(bytes)]);
+  const port = await source.line();
+  const sink = new Child([path.join(folder, 'socket-sink.js'), port, target]);
+  const figures = JSON.parse(await sink.line()) as Figures;
+  await source.stop();
+  return figures;
+}
