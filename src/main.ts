@@ -118,6 +118,7 @@ async function openParts(
     cluster: destination,
     security: destinationSecurity(config),
     directory,
+    groupGate: links.groupGate,
     ports: {
       load: () => state.view.nodePorts?.ports ?? {},
       save: (ports) => state.commit([{ put: { kind: 'node-ports', ports } }]),

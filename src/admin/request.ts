@@ -1,7 +1,8 @@
 // What every route reads from a request: who asks, and through which address.
 import type { FastifyRequest } from 'fastify';
 import { RequestError } from './errors.ts';
-import type { Place } from './present.ts';
+import { missingLink, type Place } from './present.ts';
+import type { AdminServices } from './services.ts';
 
 /**
  * Header in which our own command line tells its user. The API has no authentication: it is a note.
@@ -32,4 +33,10 @@ export function placeOf(
     throw new RequestError(404, 404, `Cluster ${asked} cannot be found.`);
   }
   return { base: `${baseUrl(request)}${prefix}`, clusterId };
+}
+
+/** @throws RequestError 404 */
+export function checkLink(services: AdminServices, name: string): void {
+  const isKnown = services.links.listLinks().some((link) => link.record.name === name);
+  if (!isKnown) throw missingLink(name);
 }

@@ -8,13 +8,12 @@ import { LinkError, type MirrorCommand } from '../link/service.ts';
 import { RequestError } from './errors.ts';
 import {
   mirrorStates,
-  missingLink,
   type Place,
   presentCommandRow,
   presentList,
   presentMirror,
 } from './present.ts';
-import { actorOf, placeOf } from './request.ts';
+import { actorOf, checkLink, placeOf } from './request.ts';
 import type { RouteOptions } from './routes-links.ts';
 import * as schemas from './schemas.ts';
 import { selectTopics } from './select-topics.ts';
@@ -29,11 +28,6 @@ export function stateFilter(text: string | undefined): (mirror: MirrorStatus) =>
     throw new RequestError(400, 400, `"${text}" is no mirror status${hint}`);
   }
   return (mirror) => mirror.state === wanted;
-}
-
-function checkLink(services: AdminServices, name: string): void {
-  const isKnown = services.links.listLinks().some((link) => link.record.name === name);
-  if (!isKnown) throw missingLink(name);
 }
 
 function mirrorOfLink(services: AdminServices, link: string, topic: string): MirrorStatus {

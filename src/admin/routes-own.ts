@@ -1,6 +1,6 @@
 // Our own API under /causeway/v1: what REST v3 lacks. Events with a long poll, receipts, the whole
-// of a mirror's status, commands over topics of any link with a deadline, cancel, groups, status,
-// state export.
+// of a mirror's status, commands over topics of any link with a deadline, cancel, status, state
+// export.
 import { Readable } from 'node:stream';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { isSensitiveSetting } from '../config/client-settings.ts';
@@ -15,8 +15,7 @@ import { scrubSecrets } from '../observe/scrub.ts';
 import { RequestError } from './errors.ts';
 import { waitForEvents } from './event-wait.ts';
 import { toJson } from './json.ts';
-import { missingLink } from './present.ts';
-import { actorOf } from './request.ts';
+import { actorOf, checkLink } from './request.ts';
 import { leavingRoutes } from './routes-leaving.ts';
 import { stateFilter } from './routes-mirrors.ts';
 import * as schemas from './schemas.ts';
@@ -27,11 +26,6 @@ export interface OwnRouteOptions {
   readonly services: AdminServices;
   /** Fires when the server closes: long polls end. */
   readonly closing: AbortSignal;
-}
-
-function checkLink(services: AdminServices, name: string): void {
-  const isKnown = services.links.listLinks().some((link) => link.record.name === name);
-  if (!isKnown) throw missingLink(name);
 }
 
 const eventRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, options) => {
@@ -128,22 +122,6 @@ const readRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { ser
       }
       const { kind: _, ...shown } = receipt;
       return shown;
-    },
-  );
-
-  app.get(
-    '/links/:link/groups',
-    {
-      schema: {
-        summary: 'Committed offsets of groups, here and at the source',
-        operationId: 'listGroups',
-        params: schemas.ownLinkParams,
-        response: schemas.answer(schemas.groupData),
-      },
-    },
-    async (request) => {
-      checkLink(services, request.params.link);
-      return { groups: services.links.listGroups(request.params.link) };
     },
   );
 

@@ -321,7 +321,7 @@ export const commandData = Type.Object({
   ),
   receipt: nullable(receiptData),
 });
-export const groupData = Type.Object({
+const groupRow = Type.Object({
   group: text,
   sourceGroup: text,
   kind: text,
@@ -331,6 +331,23 @@ export const groupData = Type.Object({
   destinationOffset: int64,
   held: nullable(text),
 });
+export const groupsData = Type.Object({ groups: Type.Array(groupRow) });
+export const groupParams = Type.Object({ link: text, group: text });
+export const handoverBody = Type.Object(
+  { deadlineMs: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })) },
+  closed,
+);
+export const handoverData = Type.Object({
+  group: text,
+  sourceGroup: text,
+  link: text,
+  state: text,
+  waitingFor: nullable(text),
+  deadlineTimeMs: int64,
+  endTimeMs: int64,
+});
+export const handoversData = Type.Object({ handovers: Type.Array(handoverData) });
+
 export const taskPlanData = Type.Object({
   task: text,
   changes: Type.Array(Type.Object({ action: text, subject: text, detail: text })),

@@ -7,6 +7,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { adminBodyBytesMax, adminConnectionsMax } from '../config/limits.ts';
 import { answerTo, type HttpAnswer } from './errors.ts';
 import { toJson } from './json.ts';
+import { groupRoutes } from './routes-groups.ts';
 import { healthRoutes } from './routes-health.ts';
 import { linkRoutes } from './routes-links.ts';
 import { mirrorRoutes } from './routes-mirrors.ts';
@@ -117,6 +118,7 @@ export async function createAdminApp(
   }
   const own = { services, closing: closing.signal, prefix: '/causeway/v1' };
   await typed.register(ownRoutes, own);
+  await typed.register(groupRoutes, own);
   await typed.register(healthRoutes, { services });
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
   await app.ready();

@@ -142,8 +142,16 @@ export interface CommandAnswer {
   readonly receipt: ReceiptAnswer | null;
 }
 
+export interface HandoverAnswer {
+  readonly group: string;
+  readonly state: 'WAITING' | 'DONE' | 'EXPIRED' | 'CANCELLED';
+  readonly waitingFor: string | null;
+  readonly deadlineTimeMs: number;
+}
+
 export interface GroupAnswer {
   readonly group: string;
+  readonly kind: string;
   readonly topic: string;
   readonly partition: number;
   readonly sourceOffset: Int64;

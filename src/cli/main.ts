@@ -5,6 +5,7 @@ import { Command, CommanderError } from 'commander';
 import { scrubSecrets } from '../observe/scrub.ts';
 import { version } from '../version.ts';
 import type { Runner } from './command.ts';
+import { addGroupCommands } from './group-commands.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';
 import { addUninstall } from './leaving-commands.ts';
 import { addLinkCommands } from './link-commands.ts';
@@ -43,6 +44,7 @@ function createProgram(runner: Runner): Command {
   addServeCommands(program, runner);
   addLinkCommands(program, runner);
   addMirrorCommands(program, runner);
+  addGroupCommands(program, runner);
   addOtherCommands(program, runner);
   addUninstall(program, runner);
   return program;

@@ -1,36 +1,17 @@
-// `causeway group|receipt|events|status|preflight` and `state export`.
+// `causeway receipt|events|status|preflight` and `state export`.
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type {
   EventAnswer,
   EventsAnswer,
-  GroupAnswer,
   HealthAnswer,
   ReceiptAnswer,
   StatusAnswer,
 } from './answers.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
-import { block, bytes, table, time } from './output.ts';
+import { block, bytes, time } from './output.ts';
 import { receiptTable } from './receipt-text.ts';
-
-async function listGroups(context: CommandContext, options: { link: string }): Promise<void> {
-  const path = `/links/${encodeURIComponent(options.link)}/groups`;
-  const { groups } = await context.client.get<{ groups: GroupAnswer[] }>(path);
-  context.print(groups, () =>
-    table(
-      ['GROUP', 'TOPIC', 'PARTITION', 'SOURCE OFFSET', 'HERE', 'HELD'],
-      groups.map((row) => [
-        row.group,
-        row.topic,
-        row.partition,
-        row.sourceOffset,
-        Number(row.destinationOffset) < 0 ? null : row.destinationOffset,
-        row.held,
-      ]),
-    ),
-  );
-}
 
 async function showReceipt(context: CommandContext, id: string): Promise<void> {
   const receipt = await context.client.get<ReceiptAnswer>(`/receipts/${encodeURIComponent(id)}`);
@@ -173,12 +154,6 @@ export function addStateExport(state: Command, runner: Runner): void {
 }
 
 export function addOtherCommands(program: Command, runner: Runner): void {
-  const group = program.command('group').description('consumer groups of a source');
-  group
-    .command('list')
-    .description('committed offsets, at the source and here')
-    .requiredOption('--link <name>')
-    .action(action(runner, listGroups));
   const receipt = program.command('receipt').description('receipts of failovers and promotions');
   receipt
     .command('show')

@@ -13,7 +13,13 @@ import { ClientSession } from './client-session.ts';
 import { DelegationTokens } from './delegation-tokens.ts';
 import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
-import type { Endpoint, GatewayServices, ListenerRole } from './handler.ts';
+import {
+  type Endpoint,
+  type GatewayServices,
+  type GroupGate,
+  type ListenerRole,
+  openGate,
+} from './handler.ts';
 import { createHandlers, createInspectors } from './handler-table.ts';
 import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
@@ -31,6 +37,8 @@ export interface GatewayOptions {
   readonly config: CausewayConfig['gateway'];
   readonly cluster: Cluster;
   readonly directory: TopicDirectory;
+  /** Default: groups are never held. */
+  readonly groupGate?: GroupGate;
   readonly ports: NodePorts;
   readonly events: Events;
   /** How the destination's brokers are reached; default: without TLS. */
@@ -144,6 +152,7 @@ class RunningGateway implements Gateway {
     });
     this.#services = {
       directory,
+      groupGate: options.groupGate ?? openGate,
       events,
       clusterId,
       linkNodeId: config.linkNodeId,

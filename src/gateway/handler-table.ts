@@ -19,6 +19,7 @@ import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-
 import { createEndTxnHandler } from './handlers/end-txn.ts';
 import { fetchHandler } from './handlers/fetch.ts';
 import { findCoordinatorHandler } from './handlers/find-coordinator.ts';
+import { joinGroupHandler, streamsGroupHeartbeatHandler } from './handlers/group-joins.ts';
 import { createIncrementalAlterConfigsHandler } from './handlers/incremental-alter-configs.ts';
 import { createInitProducerIdHandler } from './handlers/init-producer-id.ts';
 import { listGroupsHandler } from './handlers/list-groups.ts';
@@ -42,7 +43,9 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.Metadata, createMetadataHandler({ epochs, ownTopics })],
     [ApiKey.OffsetFetch, createOffsetFetchHandler(epochs)],
     [ApiKey.FindCoordinator, findCoordinatorHandler],
+    [ApiKey.JoinGroup, joinGroupHandler],
     [ApiKey.ListGroups, listGroupsHandler],
+    [ApiKey.StreamsGroupHeartbeat, streamsGroupHeartbeatHandler],
     [ApiKey.CreateTopics, createCreateTopicsHandler(ownTopics)],
     [ApiKey.DeleteTopics, createDeleteTopicsHandler(ownTopics)],
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],

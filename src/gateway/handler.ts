@@ -21,9 +21,20 @@ export interface Endpoint {
   readonly rack: string | null;
 }
 
+/** Groups that nobody may join for now, because they are being handed over from a source. */
+export interface GroupGate {
+  /** False almost always: then no request has to be looked at. */
+  readonly isAnyHeld: boolean;
+  isHeld(group: string): boolean;
+}
+
+/** The gate of a gateway that hands over no groups. */
+export const openGate: GroupGate = { isAnyHeld: false, isHeld: () => false };
+
 /** What all sessions of a gateway share. */
 export interface GatewayServices {
   readonly directory: TopicDirectory;
+  readonly groupGate: GroupGate;
   readonly events: Events;
   readonly linkNodeId: number;
   /** The destination's cluster id: also the virtual one. */

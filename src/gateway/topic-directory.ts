@@ -33,6 +33,8 @@ export interface TopicView {
   /** Null while only the intent is committed. */
   readonly topicId: string | null;
   readonly link: string;
+  /** Ids of the clusters that a mirror's records came through, its own source last. */
+  readonly sourceClusters?: readonly string[];
   readonly mode: TopicMode;
   /**
    * Committed offsets of its groups are being rewritten: nobody may take one up meanwhile, or go on

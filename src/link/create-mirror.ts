@@ -5,6 +5,7 @@
 // being gated at once.
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { originsOf } from '../gateway/mirror-origins.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
 import { internalTopics } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
@@ -31,6 +32,8 @@ interface Plan {
   /** With the operator's own on top. */
   readonly configs: Readonly<Record<string, string>>;
   readonly starts: readonly SourceStart[];
+  /** Clusters that the records came through before the source. */
+  readonly origins: readonly string[];
 }
 
 const resumed: Audit = { actor: 'causeway', why: 'creation resumed' };
@@ -91,6 +94,7 @@ export class MirrorCreator {
         stoppedBy: null,
         creating,
         syncedConfigs: plan.synced,
+        ...(plan.origins.length > 0 ? { origins: plan.origins } : {}),
         ...(options.isAuto ? { auto: { isFilteredOut: false } } : {}),
       };
       await this.#changes.commit([{ put: intent }]);
@@ -144,7 +148,10 @@ export class MirrorCreator {
       const cluster = await link.connected();
       const source = await this.#sourceTopic(cluster, sourceTopic, link.record.sourceClusterId);
       const { include } = link.settings.configSync;
-      const synced = syncedConfigs(await topicConfigs(cluster, sourceTopic), include);
+      const told = await topicConfigs(cluster, sourceTopic);
+      const origins = originsOf(told);
+      await this.#checkLoop(sourceTopic, [...origins, link.record.sourceClusterId]);
+      const synced = syncedConfigs(told, include);
       const configs = shellConfigs(synced, creating.configs);
       const { startOffset: spec } = creating;
       const starts = await sourceStarts(cluster, source, spec === undefined ? {} : { spec });
@@ -154,11 +161,19 @@ export class MirrorCreator {
           `The log starts of source topic '${sourceTopic}' cannot be read now`,
         );
       }
-      return { source, synced, configs, starts };
+      return { source, synced, configs, starts, origins };
     } catch (error) {
       if (!(error instanceof ClusterError)) throw error;
       throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });
     }
+  }
+
+  /** Records must not come back into a cluster that they came from, under whatever name. */
+  async #checkLoop(sourceTopic: string, clusters: readonly string[]): Promise<void> {
+    const { clusterId } = await this.#context.destination.metadata([]);
+    if (clusterId === null || !clusters.includes(clusterId)) return;
+    const chain = [...clusters, clusterId].join(' -> ');
+    throw new LinkError('LOOP', `Source topic '${sourceTopic}' came from here: ${chain} is a loop`);
   }
 
   async #sourceTopic(cluster: Cluster, topic: string, clusterId: string): Promise<TopicInfo> {

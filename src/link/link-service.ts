@@ -21,6 +21,8 @@ import {
   type DetachReport,
   type DetachRequest,
   type GroupStatus,
+  type HandoverRequest,
+  type HandoverStatus,
   type Leftover,
   LinkError,
   type LinkService,
@@ -182,6 +184,26 @@ export class LinkServiceImpl implements LinkService {
     const entry = this.#parts.links.entry(link);
     if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
     return entry.tasks.groups.status();
+  }
+
+  async handOver(request: HandoverRequest): Promise<HandoverStatus> {
+    const { group, deadlineMs, actor, validateOnly } = request;
+    const handovers = this.#handovers(request.link);
+    return asCommand(() => handovers.begin(group, { deadlineMs, actor, validateOnly }));
+  }
+
+  cancelHandover(link: string, group: string, actor: string): HandoverStatus {
+    return this.#handovers(link).cancel(group, actor);
+  }
+
+  listHandovers(link: string): readonly HandoverStatus[] {
+    return this.#handovers(link).statuses;
+  }
+
+  #handovers(link: string) {
+    const entry = this.#parts.links.entry(link);
+    if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
+    return entry.tasks.handovers;
   }
 
   async planTasks(link: string): Promise<readonly TaskPlan[]> {

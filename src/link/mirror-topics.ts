@@ -94,6 +94,12 @@ export class MirrorTopic implements TopicView {
     return this.record.link;
   }
 
+  get sourceClusters(): readonly string[] {
+    const source = this.#state.view.links.get(this.record.link)?.sourceClusterId;
+    const origins = this.record.origins ?? [];
+    return source === undefined ? origins : [...origins, source];
+  }
+
   get mode(): TopicMode {
     if (this.#state.isInDoubt(this.record.name) || this.areCommitsMoving) return 'unavailable';
     if (!isMirror(this.record.state)) return 'promoted';

@@ -16,10 +16,12 @@ export type LinkErrorCode =
   | 'LINK_NOT_FOUND'
   | 'LINK_IN_USE' // delete with live mirrors, without force
   | 'MIRROR_NOT_FOUND'
+  | 'GROUP_NOT_FOUND'
   | 'TOPIC_EXISTS'
   | 'SOURCE_TOPIC_NOT_FOUND'
   | 'SOURCE_UNREACHABLE'
   | 'SOURCE_UNAUTHORIZED'
+  | 'LOOP' // the source topic came from the destination
   | 'CLUSTER_ID_MISMATCH' // the source is not who it should be, or is the destination itself
   | 'INVALID_CONFIG'
   | 'INVALID_NAME'
@@ -278,6 +280,28 @@ export interface GroupStatus {
   readonly held: string | null;
 }
 
+export interface HandoverStatus {
+  /** At the destination. */
+  readonly group: string;
+  readonly sourceGroup: string;
+  readonly link: string;
+  readonly state: 'WAITING' | 'DONE' | 'EXPIRED' | 'CANCELLED';
+  /** What is missing, or was missing at its end. */
+  readonly waitingFor: string | null;
+  readonly deadlineTimeMs: number;
+  /** -1 while it is under way. */
+  readonly endTimeMs: number;
+}
+
+export interface HandoverRequest {
+  readonly link: string;
+  /** By its name at the source. */
+  readonly group: string;
+  readonly deadlineMs: number;
+  readonly validateOnly: boolean;
+  readonly actor: string;
+}
+
 /** All methods throw LinkError; rows carry per-topic errors. */
 export interface LinkService {
   createLink(request: CreateLink): Promise<LinkStatus>;
@@ -311,6 +335,10 @@ export interface LinkService {
   /** Compares a part of a mirror partition with its source. Changes nothing. */
   verifyMirror(request: VerifyRequest): Promise<VerifyStep>;
   listGroups(link: string): readonly GroupStatus[];
+  /** Members joining at the destination wait until the source's last commit is there. */
+  handOver(request: HandoverRequest): Promise<HandoverStatus>;
+  cancelHandover(link: string, group: string, actor: string): HandoverStatus;
+  listHandovers(link: string): readonly HandoverStatus[];
   /** The dry run of a link's sync tasks. */
   planTasks(link: string): Promise<readonly TaskPlan[]>;
   receipt(id: string): ReceiptRecord | undefined;

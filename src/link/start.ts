@@ -4,6 +4,7 @@
 // before a link or a client is served.
 import type { MirrorStorage } from '../../storage/mirror-log.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import type { GroupGate } from '../gateway/handler.ts';
 import type { TopicDirectory } from '../gateway/topic-directory.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkRecord } from '../state/records.ts';
@@ -46,6 +47,8 @@ export interface StartLinksOptions {
 export interface StartedLinks {
   readonly service: LinkService;
   readonly directory: TopicDirectory;
+  /** Groups that are being handed over from a source. */
+  readonly groupGate: GroupGate;
   /** Stops fetching and tasks; logs and state stay open, they are not ours to close. */
   close(): Promise<void>;
 }
@@ -135,6 +138,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   return {
     service: new LinkServiceImpl({ ...parts, commands: new MirrorCommands(parts) }),
     directory: topics,
+    groupGate: gateOf(links),
     close: async () => {
       changes.close();
       // Its looks end with the connections of the links.
@@ -146,6 +150,16 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       await switchedClosed;
       topics.close();
     },
+  };
+}
+
+function gateOf(links: Links<LinkTasks>): GroupGate {
+  const handovers = () => [...links.entries].map(({ tasks }) => tasks.handovers);
+  return {
+    get isAnyHeld() {
+      return handovers().some((one) => one.isAnyHeld);
+    },
+    isHeld: (group) => handovers().some((one) => one.isHeld(group)),
   };
 }
 

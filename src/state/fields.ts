@@ -96,6 +96,15 @@ export class Fields {
     });
   }
 
+  strings(name: string): string[] {
+    const value = this.value(name);
+    if (!Array.isArray(value)) throw this.fail(name, 'is not a list');
+    return value.map((element: unknown) => {
+      if (typeof element !== 'string') throw this.fail(name, 'has an element that is no string');
+      return element;
+    });
+  }
+
   map<Value>(name: string, read: (fields: Fields, key: string) => Value): Record<string, Value> {
     return this.object(name, (fields) => {
       const keys = Object.keys(fields.#object);

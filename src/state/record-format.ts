@@ -34,7 +34,7 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
   /**
    * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
-   * `detaching`, `lost`, `creating.startOffset`.
+   * `detaching`, `lost`, `creating.startOffset`, `origins`.
    */
   topic: 4,
   'node-ports': 1,
@@ -193,6 +193,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(version >= 2 ? readSyncedState(fields) : {}),
     ...(version >= 4 ? readEndings(fields) : {}),
     ...(version >= 4 && fields.has('lost') ? { lost: fields.list('lost', readLost) } : {}),
+    ...(version >= 4 ? readOrigins(fields) : {}),
   };
 }
 
@@ -204,6 +205,10 @@ function readSyncedState(fields: Fields): Pick<TopicRecord, 'syncedConfigs' | 'a
       : {}),
     ...(fields.has('auto') ? { auto: fields.object('auto', auto) } : {}),
   };
+}
+
+function readOrigins(fields: Fields): Pick<TopicRecord, 'origins'> {
+  return fields.has('origins') ? { origins: fields.strings('origins') } : {};
 }
 
 /** What stays to be done when a mirror ends. */

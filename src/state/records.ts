@@ -100,6 +100,11 @@ export interface TopicRecord {
   readonly detaching?: PendingDetach;
   /** Offsets that were gone from the source before they were read, the latest of them. */
   readonly lost?: readonly LostRange[];
+  /**
+   * Ids of the clusters that the records came through before they reached the source, the first one
+   * first; absent when the source topic was no mirror.
+   */
+  readonly origins?: readonly string[];
   /** Only of mirrors that the link's topic filters made. */
   readonly auto?: {
     /** It left the filters and was paused for that; a resume by an operator is respected. */

@@ -21,6 +21,14 @@ export interface ListedGroup {
   readonly state: string;
 }
 
+/** States of a group without members. */
+const emptyStates: ReadonlySet<string> = new Set(['Empty', 'Dead', 'NotReady']);
+
+/** Members are taken to be there where an old broker does not say. */
+export function hasMembers({ state }: ListedGroup): boolean {
+  return !emptyStates.has(state);
+}
+
 export interface ListedGroups {
   readonly groups: ReadonlyMap<string, ListedGroup>;
   readonly failures: readonly { readonly nodeId: number; readonly cause: string }[];

@@ -14,7 +14,7 @@ import { messageOf, Signal } from '../link/signal.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { TaskProblem } from './back-offs.ts';
 import type { Commit } from './group-entries.ts';
-import type { GroupKind, ListedGroup } from './group-listing.ts';
+import { type GroupKind, hasMembers, type ListedGroup, listGroups } from './group-listing.ts';
 import { GroupSource, type SourceFindings, type SourceQuery } from './group-source.ts';
 import { GroupWriter, type Planned, type SourceCommit, type WriteOptions } from './group-writer.ts';
 import { problemOf, type TaskRound, type TaskWork } from './sync-task.ts';
@@ -121,7 +121,8 @@ export class GroupSync implements TaskWork {
       const row = rows.get(`${topic}/${partition}`);
       return row?.destinationOffset !== position.offset;
     });
-    const isLiveHere = this.#writer.isLive(here);
+    const listedHere = (await listGroups(this.#context.destination)).groups.get(here);
+    const isLiveHere = listedHere !== undefined && hasMembers(listedHere);
     return { listed: found.groups.get(group) ?? null, problems, behind, isLiveHere };
   }
 

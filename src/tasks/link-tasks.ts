@@ -8,6 +8,7 @@ import type { TaskPlan, TaskStatus } from '../link/service.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { AclSync } from './acls.ts';
 import { ConfigSync } from './configs.ts';
+import { GroupHandovers } from './group-handover.ts';
 import { GroupSync } from './groups.ts';
 import { SyncTask, type TaskWork } from './sync-task.ts';
 import { TopicSync } from './topics.ts';
@@ -24,6 +25,7 @@ export interface LinkTasksParts {
 
 export class LinkTasks {
   readonly groups: GroupSync;
+  readonly handovers: GroupHandovers;
   readonly #configs: SyncTask;
   readonly #tasks: readonly SyncTask[];
 
@@ -31,13 +33,22 @@ export class LinkTasks {
     const { context, link } = parts;
     const task = (work: TaskWork) => new SyncTask({ context, link, work });
     this.#configs = task(new ConfigSync(parts));
-    this.groups = new GroupSync(parts);
+    const groups = new GroupSync(parts);
+    this.groups = groups;
+    this.handovers = new GroupHandovers({
+      context,
+      link: link.name,
+      mayAct: () => link.mayAct(),
+      nameHere: (group) => groups.nameHere(group),
+      lookAt: (group) => groups.lookAt(group),
+    });
     const topics = task(new TopicSync(parts));
     this.#tasks = [task(this.groups), topics, this.#configs, task(new AclSync(parts))];
   }
 
   start(): void {
     for (const task of this.#tasks) task.start();
+    this.handovers.start();
   }
 
   wake(): void {
@@ -45,7 +56,7 @@ export class LinkTasks {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#tasks.map((task) => task.close()));
+    await Promise.all([this.handovers.close(), ...this.#tasks.map((task) => task.close())]);
   }
 
   get statuses(): readonly TaskStatus[] {

@@ -70,6 +70,7 @@ function linkErrorCode(error: LinkError): string {
       return 'AUTHORIZATION_ERROR';
     case 'SOURCE_TOPIC_NOT_FOUND':
       return 'UNKNOWN_TOPIC_OR_PARTITION_ERROR';
+    case 'LOOP':
     case 'INVALID_CONFIG':
       return 'MISCONFIGURATION_ERROR';
     case 'DESTINATION_REFUSED':

@@ -7,7 +7,7 @@ import type { TopicInfo } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
-import type { TaskPlan } from '../link/service.ts';
+import { LinkError, type TaskPlan } from '../link/service.ts';
 import { forEachLimited } from '../link/signal.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { StateError } from '../state/state.ts';
@@ -180,8 +180,11 @@ export class TopicSync implements TaskWork {
     } catch (error) {
       const problem = problemOf(error);
       if (problem === null || error instanceof StateError) throw error;
-      const message = `Mirror '${name}' cannot be made yet: ${problem.message}`;
-      this.#failed.failed(name, { code: problem.code, message });
+      const isLoop = error instanceof LinkError && error.code === 'LOOP';
+      const message = isLoop
+        ? `'${sourceTopic}' is not mirrored: ${problem.message}`
+        : `Mirror '${name}' cannot be made yet: ${problem.message}`;
+      this.#failed.failed(name, { code: problem.code, message, isHarmless: isLoop });
       return false;
     }
   }

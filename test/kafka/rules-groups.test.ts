@@ -10,7 +10,7 @@ import {
   startConsumer,
 } from '../helpers/foreign-clients.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
-import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
+import { type LinkedStage, linkName, offsets, startStage } from '../helpers/linked-stage.ts';
 import { mirrorView, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import {
@@ -22,6 +22,10 @@ import {
   write,
 } from '../helpers/raw-writes.ts';
 import { until } from '../helpers/wait.ts';
+
+interface Handovers {
+  readonly handovers: readonly { readonly group: string; readonly state: string }[];
+}
 
 describe('offsets of groups', { timeout: 180_000 }, () => {
   let stage: LinkedStage;
@@ -175,6 +179,45 @@ describe('offsets of groups', { timeout: 180_000 }, () => {
     await commitOffsets(atSource, 'moved-group', 'moved', [9]);
     await wholeRound();
     assert.deepEqual(await committedOffsets(atDestination, 'moved-group', 'moved', 1), [17]);
+  });
+
+  test('R6: a group that is handed over goes on with the next record, once', async () => {
+    const { atSource, causeway, source } = stage;
+    const topic = 'handed';
+    const group = 'handover-group';
+    await createTopic(atSource, topic);
+    await write(atSource, topic, 0, values('a', 9));
+    await stage.mirror(topic);
+    const options = { topic, group, isolation: 'read_uncommitted' } as const;
+    const reader = await startConsumer('kafkajs', {
+      ...options,
+      bootstrap: source.bootstrap,
+      reset: 'earliest',
+    });
+    await reader.waitForCount(9, { deadlineMs: 60_000 });
+    const link = ['--link', linkName];
+    const begun = await causeway.cli('group', 'handover', group, ...link, '--no-wait');
+    assert.match(begun, /WAITING.*source's group is Stable/);
+    const next = await startConsumer('kafkajs', {
+      ...options,
+      bootstrap: causeway.bootstrap,
+      reset: 'none',
+    });
+    await write(atSource, topic, 0, values('b', 3));
+    await reader.waitForCount(12, { deadlineMs: 60_000 });
+    assert.deepEqual(Object.values(await reader.commit()), [12]);
+    assert.equal(next.records.length, 0);
+    await reader.stop();
+    await until('handed over', async () => {
+      const path = `/causeway/v1/links/${linkName}/handovers`;
+      const { handovers } = await causeway.get<Handovers>(path);
+      return handovers.some((one) => one.group === group && one.state === 'DONE');
+    });
+    await write(atSource, topic, 0, values('c', 4));
+    await next.waitForCount(4, { deadlineMs: 60_000 });
+    await next.stop();
+    assert.deepEqual(places(next.records), ['0-12', '0-13', '0-14', '0-15']);
+    assert.deepEqual(next.errors, []);
   });
 
   const cases = [

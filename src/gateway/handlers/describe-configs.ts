@@ -1,5 +1,6 @@
 // DescribeConfigs: the link node as a broker has no configs and is answered here, without an error,
-// so that tools that walk over all nodes go on. Everything else is the destination's.
+// so that tools that walk over all nodes go on. A mirror's configs have one more entry: where it
+// came from. Everything else is the destination's.
 import {
   type DescribeConfigsRequest,
   type DescribeConfigsResource,
@@ -11,8 +12,11 @@ import {
   type DescribeConfigsResult,
   describeConfigsResponseCodec,
 } from '../../../protocol/generated/describe-configs-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
 import { isLinkNode } from '../config-resources.ts';
 import type { Handler } from '../handler.ts';
+import { decodeBody, rewriting } from '../messages.ts';
+import { originsAskedFor, originsEntry } from '../mirror-origins.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
 
 const api: ListedRequest<
@@ -32,4 +36,23 @@ const api: ListedRequest<
   results: ({ results }) => results,
 };
 
-export const describeConfigsHandler: Handler = (context) => answerInPart(context, api);
+export const describeConfigsHandler: Handler = (context) => {
+  const { directory } = context.session.services;
+  const { resources } = directory.hasMirrors
+    ? decodeBody(context, describeConfigsRequestCodec)
+    : { resources: [] };
+  const origins = originsAskedFor(directory, resources);
+  if (origins.size === 0) return answerInPart(context, api);
+  return {
+    kind: 'forward',
+    rewrite: rewriting(context.header, describeConfigsResponseCodec, ({ results }) => {
+      for (const { resourceName, errorCode, configs } of results) {
+        const clusters = origins.get(resourceName);
+        if (clusters !== undefined && errorCode === ErrorCode.NONE) {
+          configs.push(originsEntry(clusters));
+        }
+      }
+      return true;
+    }),
+  };
+};

@@ -5,6 +5,8 @@ import type { AdminServices } from '../../../src/admin/services.ts';
 import {
   type CreateLink,
   type CreateMirror,
+  type HandoverRequest,
+  type HandoverStatus,
   LinkError,
   type LinkService,
   type LinkStatus,
@@ -290,6 +292,26 @@ export class FakeLinks implements LinkService {
         held: 'clamped',
       },
     ];
+  }
+
+  handovers: HandoverStatus[] = [];
+
+  async handOver(request: HandoverRequest): Promise<HandoverStatus> {
+    this.#record('handOver', request);
+    const { link, group } = request;
+    const times = { deadlineTimeMs: Date.now() + request.deadlineMs, endTimeMs: -1 };
+    const waitingFor = "the source's group is Stable";
+    return { group, sourceGroup: group, link, state: 'WAITING', waitingFor, ...times };
+  }
+
+  cancelHandover(link: string, group: string, actor: string): HandoverStatus {
+    this.#record('cancelHandover', { link, group, actor });
+    const times = { deadlineTimeMs: 0, endTimeMs: 1 };
+    return { group, sourceGroup: group, link, state: 'CANCELLED', waitingFor: null, ...times };
+  }
+
+  listHandovers(): readonly HandoverStatus[] {
+    return this.handovers;
   }
 
   async planTasks(): ReturnType<LinkService['planTasks']> {

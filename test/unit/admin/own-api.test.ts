@@ -223,6 +223,8 @@ test('groups, state and status are shown', async () => {
     groups: [
       {
         group: 'billing',
+        sourceGroup: 'billing',
+        kind: 'classic',
         topic: 'orders',
         partition: 0,
         sourceOffset: 42,

@@ -74,6 +74,7 @@ export interface TopicFixture {
   log: MirrorLog | null;
   timeline?: Timeline;
   advertisedEpoch?: number;
+  sourceClusters?: readonly string[];
 }
 
 export class FakeDirectory implements TopicDirectory {
@@ -123,6 +124,7 @@ function viewOf(topic: TopicFixture): TopicView {
     mode: topic.mode,
     partition: (index) => (index === 0 ? partition : undefined),
     partitionCount: 1,
+    ...(topic.sourceClusters === undefined ? {} : { sourceClusters: topic.sourceClusters }),
   };
 }
 
@@ -219,6 +221,11 @@ export class FakeSession implements SessionView {
   readonly role: ListenerRole;
   readonly directory = new FakeDirectory();
   readonly broker = new FakeBroker();
+  readonly heldGroups = new Set<string>();
+  readonly groupGate = {
+    isAnyHeld: true,
+    isHeld: (group: string) => this.heldGroups.has(group),
+  };
   readonly controller = new AbortController();
   readonly scratch = new Map<symbol, unknown>();
   readonly upstreamVersions = new Map<number, VersionRange>([[1, { min: 4, max: 18 }]]);
@@ -230,6 +237,7 @@ export class FakeSession implements SessionView {
     this.role = role;
     this.services = {
       directory: this.directory,
+      groupGate: this.groupGate,
       events: new Events(),
       linkNodeId,
       clusterId: 'destination',
