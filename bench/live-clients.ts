@@ -1,6 +1,6 @@
-// Clients that live through a failover, by the hundred, without the weight of real ones: each reads
-// some topics at the link node, is told by its parked Fetch that they have moved, asks for metadata,
-// writes one record at the new leader and reads it there, as a consumer with a producer would.
+// Clients that live through a failover, by the hundred, without the weight of real ones: each
+// reads some topics at the link node, is told by its parked Fetch that they have moved, asks for
+// metadata, writes one record at the new leader and reads it there, as an application would.
 //
 // Owns: the steps of one client, and when its first record after the switch came. Knows nothing of
 // commands. Invariant: every answer is looked at; one that is neither data nor "moved" is an error.
