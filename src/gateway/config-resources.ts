@@ -22,11 +22,14 @@ export function isLinkNode(services: GatewayServices, resource: ConfigResource):
   return isNode && resourceName === String(services.linkNodeId);
 }
 
-/**
- * Configs of mirrors may be changed, for the link's config task leaves edits alone. (AlterConfigs,
- * which always names every key, may also name those that follow the source: the task puts them
- * back by itself.)
- */
+/** The mirror that a resource is, if it is one. */
+export function mirrorOf(services: GatewayServices, resource: ConfigResource) {
+  if (resource.resourceType !== topicType) return undefined;
+  const view = services.directory.byName(resource.resourceName);
+  return view !== undefined && isMirrored(view) ? view : undefined;
+}
+
+/** Other configs of mirrors may be changed: the link's config task leaves edits alone. */
 export function alterationRefusal(
   services: GatewayServices,
   ownTopics: OwnTopics,
@@ -46,9 +49,8 @@ export function syncedKeyRefusal(
   resource: ConfigResource,
   keys: readonly string[],
 ): Refusal | null {
-  if (resource.resourceType !== topicType) return null;
-  const view = services.directory.byName(resource.resourceName);
+  const view = mirrorOf(services, resource);
   const key = keys.find((name) => alwaysSynced.includes(name));
-  if (view === undefined || key === undefined || !isMirrored(view)) return null;
+  if (view === undefined || key === undefined) return null;
   return mirrorRefusal(view, `its ${key} follows the source`);
 }

@@ -1,6 +1,25 @@
-// IncrementalAlterConfigs on mirrors: keys that follow the source, and all others.
+// Changes of configs on mirrors: keys that follow the source, and all others; and on the link node.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import {
+  type AlterConfigsRequest,
+  alterConfigsRequestCodec,
+  createAlterConfigsRequest,
+  createAlterableConfig as createFullConfig,
+  createAlterConfigsResource as createFullResource,
+} from '../../../protocol/generated/alter-configs-request.ts';
+import {
+  alterConfigsResponseCodec,
+  createAlterConfigsResponse,
+  createAlterConfigsResourceResponse as createFullResponse,
+} from '../../../protocol/generated/alter-configs-response.ts';
+import { describeConfigsRequestCodec } from '../../../protocol/generated/describe-configs-request.ts';
+import {
+  createDescribeConfigsResourceResult,
+  createDescribeConfigsResponse,
+  createDescribeConfigsResult,
+  describeConfigsResponseCodec,
+} from '../../../protocol/generated/describe-configs-response.ts';
 import {
   createAlterableConfig,
   createAlterConfigsResource,
@@ -12,9 +31,16 @@ import {
   createIncrementalAlterConfigsResponse,
   incrementalAlterConfigsResponseCodec,
 } from '../../../protocol/generated/incremental-alter-configs-response.ts';
+import { createAlterConfigsHandler } from '../../../src/gateway/handlers/alter-configs.ts';
 import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handlers/incremental-alter-configs.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
-import { exchange, FakeSession, promotedAt100, type TopicFixture } from './read-fixtures.ts';
+import {
+  exchange,
+  FakeSession,
+  linkNodeId,
+  promotedAt100,
+  type TopicFixture,
+} from './read-fixtures.ts';
 
 const ownTopics = new OwnTopics('__causeway');
 const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
@@ -61,5 +87,118 @@ test('configs: what always follows the source is refused on a mirror, and free a
     const [answer] = response.responses;
     assert.equal(answer?.errorCode, wanted, name);
     if (wanted !== 0) assert.match(answer?.errorMessage ?? '', /its cleanup\.policy follows/);
+  }
+});
+
+test('AlterConfigs: what it names otherwise, or leaves out, of the synced keys is refused', async () => {
+  const codecs = { request: alterConfigsRequestCodec, response: alterConfigsResponseCodec };
+  const ask = async (configs: Readonly<Record<string, string>>, describeError = 0) => {
+    const session = new FakeSession({ kind: 'bootstrap' });
+    session.directory.put(mirror);
+    session.broker.serve(codecs.request, codecs.response, ({ resources }) =>
+      createAlterConfigsResponse({
+        responses: resources.map(({ resourceType, resourceName }) =>
+          createFullResponse({ resourceType, resourceName }),
+        ),
+      }),
+    );
+    const current = [
+      createDescribeConfigsResourceResult({
+        name: 'cleanup.policy',
+        value: 'compact',
+        configSource: 1,
+      }),
+      createDescribeConfigsResourceResult({
+        name: 'max.message.bytes',
+        value: '1048588',
+        configSource: 5,
+      }),
+    ];
+    session.broker.serve(describeConfigsRequestCodec, describeConfigsResponseCodec, () =>
+      createDescribeConfigsResponse({
+        results: [
+          createDescribeConfigsResult({
+            errorCode: describeError,
+            resourceType: 2,
+            resourceName: 'orders',
+            configs: current,
+          }),
+        ],
+      }),
+    );
+    const { response } = await exchange(
+      session,
+      createAlterConfigsHandler(ownTopics),
+      codecs,
+      2,
+      createAlterConfigsRequest({
+        resources: ['orders', 'plain', '__causeway_state'].map((resourceName) =>
+          createFullResource({
+            resourceType: 2,
+            resourceName,
+            configs: Object.entries(configs).map(([name, value]) =>
+              createFullConfig({ name, value }),
+            ),
+          }),
+        ),
+      }),
+    );
+    const sent = session.broker.seen.at(-1)?.message as AlterConfigsRequest;
+    return {
+      codes: new Map(response.responses.map((one) => [one.resourceName, one.errorCode])),
+      sent: sent.resources.map(({ resourceName }) => resourceName),
+    };
+  };
+  const kept = { 'cleanup.policy': 'compact', 'retention.ms': '1' };
+  const others = [
+    ['plain', 0],
+    ['__causeway_state', 44],
+  ] as const;
+  assert.deepEqual((await ask(kept)).codes, new Map([['orders', 0], ...others]));
+  assert.deepEqual((await ask(kept)).sent, ['orders', 'plain']);
+  for (const changing of [
+    { 'retention.ms': '1' },
+    { 'cleanup.policy': 'delete' },
+    { ...kept, 'max.message.bytes': '7' },
+  ]) {
+    const { codes, sent } = await ask(changing);
+    assert.deepEqual(codes, new Map([['orders', 44], ...others]), JSON.stringify(changing));
+    assert.deepEqual(sent, ['plain']);
+  }
+  assert.equal((await ask(kept, 29)).codes.get('orders'), 29, 'no answer means no');
+});
+
+test('taking configs away from the link node does nothing, and is no error', async () => {
+  const codecs = {
+    request: incrementalAlterConfigsRequestCodec,
+    response: incrementalAlterConfigsResponseCodec,
+  };
+  for (const [configOperation, wanted] of [
+    [1, 0],
+    [0, 42],
+  ] as const) {
+    const session = new FakeSession({ kind: 'bootstrap' });
+    const throttle = createAlterableConfig({
+      name: 'leader.replication.throttled.rate',
+      configOperation,
+      value: configOperation === 1 ? null : '1',
+    });
+    const resource = createAlterConfigsResource({
+      resourceType: 4,
+      resourceName: String(linkNodeId),
+      configs: [throttle],
+    });
+    const { response } = await exchange(
+      session,
+      createIncrementalAlterConfigsHandler(ownTopics),
+      codecs,
+      1,
+      createIncrementalAlterConfigsRequest({ resources: [resource] }),
+    );
+    assert.deepEqual(
+      response.responses.map(({ errorCode }) => errorCode),
+      [wanted],
+    );
+    assert.deepEqual(session.broker.seen, []);
   }
 });
