@@ -31,6 +31,8 @@ export interface CausewayOptions {
   readonly acceptLoss?: boolean;
   /** For tests: all topics are presented as promoted, with these shifts. */
   readonly offsetShift?: OffsetShift | undefined;
+  /** An operator's word that an instance of the same name that lives may be fenced. */
+  readonly takeOver?: boolean;
   /** Default: one that writes JSON lines to stdout. */
   readonly logger?: Logger;
 }
@@ -74,12 +76,13 @@ async function openParts(
   options: {
     acceptLoss: boolean;
     offsetShift: OffsetShift | undefined;
+    takeOver: boolean;
     events: Events;
     logger: Logger;
     opened: Opened;
   },
 ) {
-  const { acceptLoss, offsetShift, events, logger, opened } = options;
+  const { acceptLoss, takeOver, offsetShift, events, logger, opened } = options;
   const destination = connectDestination(config);
   opened.add('client of the destination', () => destination.close());
   const clusterId = await destinationClusterId(destination);
@@ -90,6 +93,7 @@ async function openParts(
     cluster: destination,
     clock: { now: () => performance.now(), wallMs: () => Date.now() },
     events,
+    takeOver,
     ...findings,
   });
   opened.add('state', () => state.close());
@@ -259,9 +263,9 @@ export async function startCauseway(
   opened.add('log', stopLogging);
   try {
     events.info('starting', `Causeway ${version} starts.`, { version, pid: process.pid });
-    const acceptLoss = options.acceptLoss ?? false;
-    const { offsetShift } = options;
-    const parts = await openParts(config, { acceptLoss, offsetShift, events, logger, opened });
+    const { acceptLoss = false, takeOver = false, offsetShift } = options;
+    const choices = { acceptLoss, takeOver, offsetShift };
+    const parts = await openParts(config, { ...choices, events, logger, opened });
     const admin = await startAdminServer(adminServices(parts, opened), config.admin);
     opened.add('admin API', () => admin.close());
     events.info('started', `Causeway serves cluster ${parts.clusterId}.`, {

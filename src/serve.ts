@@ -23,7 +23,7 @@ function offsetShift(): OffsetShift | undefined {
  */
 export async function serveUntilSignal(
   config: CausewayConfig,
-  options: { acceptLoss: boolean },
+  options: { acceptLoss: boolean; takeOver: boolean },
 ): Promise<never> {
   const logger = createLogger({ level: config.log.level, name: config.name });
   const starting = startCauseway(config, { ...options, offsetShift: offsetShift(), logger });

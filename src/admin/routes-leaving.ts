@@ -32,6 +32,21 @@ export const leavingRoutes: FastifyPluginAsyncTypebox<{ services: AdminServices 
       }),
   );
 
+  app.post(
+    '/mirrors/:topic/unfence',
+    {
+      schema: {
+        summary: 'Take back the denial of WRITE at the source of a switched topic',
+        operationId: 'unfenceSource',
+        params: schemas.ownTopicParams,
+      },
+    },
+    async (request, reply) => {
+      await links.unfence(request.params.topic, { actor: actorOf(request) });
+      return reply.code(204).send();
+    },
+  );
+
   app.get(
     '/leftovers',
     {

@@ -322,6 +322,9 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
         if (body.atomic !== undefined && command !== 'promote') {
           throw new RequestError(400, 400, 'atomic: only promote can be all or none.');
         }
+        if ((body.fenceSource ?? body.requireReplicated) !== undefined && command !== 'promote') {
+          throw new RequestError(400, 400, 'fenceSource, requireReplicated: only of promote.');
+        }
         if (body.written !== undefined && command !== 'failover') {
           throw new RequestError(400, 400, 'written: only failover can adopt or discard.');
         }
@@ -335,6 +338,10 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
           actor: actorOf(request),
           ...(body.deadlineMs === undefined ? {} : { deadlineMs: body.deadlineMs }),
           ...(body.atomic === undefined ? {} : { atomic: body.atomic }),
+          ...(body.fenceSource === undefined ? {} : { fenceSource: body.fenceSource }),
+          ...(body.requireReplicated === undefined
+            ? {}
+            : { requireReplicated: body.requireReplicated }),
           ...(body.written === undefined ? {} : { written: body.written }),
         });
         return presentResult(result);

@@ -198,6 +198,8 @@ export const commandBody = Type.Object(
     all: Type.Optional(Type.Boolean()),
     deadlineMs: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })),
     atomic: Type.Optional(Type.Boolean()),
+    fenceSource: Type.Optional(Type.Boolean()),
+    requireReplicated: Type.Optional(Type.Boolean()),
     written: Type.Optional(
       Type.Union([Type.Literal('refuse'), Type.Literal('adopt'), Type.Literal('discard')]),
     ),

@@ -96,7 +96,17 @@ async function detach(
   context.io.error(`causeway: ${topic} cannot be detached: ${first.code}: ${first.message}\n`);
 }
 
+async function unfence(context: CommandContext, topic: string): Promise<void> {
+  await context.client.post(`/mirrors/${encodeURIComponent(topic)}/unfence`, {});
+  context.done({ topic, unfenced: true }, `The source of ${topic} is not fenced any more.`);
+}
+
 export function addDetach(mirror: Command, runner: Runner): void {
+  mirror
+    .command('unfence')
+    .description('take back what --fence-source has denied at the source of a promoted topic')
+    .argument('<topic>')
+    .action(action(runner, unfence));
   mirror
     .command('detach')
     .description('make a promoted topic independent of the proxy, for good')

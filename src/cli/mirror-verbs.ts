@@ -22,6 +22,8 @@ interface VerbOptions {
   /** Commander: seconds, or false for --no-wait. */
   wait?: string | boolean;
   atomic?: boolean;
+  fenceSource?: boolean;
+  requireReplicated?: boolean;
   adopt?: boolean;
   discard?: boolean;
 }
@@ -118,9 +120,16 @@ function firstOutcome(row: CommandRow, verb: Verb, isDry: boolean): Outcome {
   return { topic, verdict: isRunning ? 'running' : 'done', state, message: null };
 }
 
-async function look(context: CommandContext, topic: string, why: string | null): Promise<Outcome> {
+interface Noted {
+  readonly context: CommandContext;
+  /** What an operator should know, by its code. */
+  readonly notes: Map<string, string>;
+}
+
+async function look({ context, notes }: Noted, { topic, message: why }: Outcome): Promise<Outcome> {
   const path = `/mirrors/${encodeURIComponent(topic)}`;
   const mirror = await context.client.get<MirrorAnswer>(path);
+  for (const { code, message } of mirror.notices) notes.set(code, `${code}: ${message}`);
   const { state, phase } = mirror;
   if (state === 'STOPPED') return { topic, verdict: 'done', state, message: null };
   const message = blockingText(mirror);
@@ -131,18 +140,15 @@ async function look(context: CommandContext, topic: string, why: string | null):
 }
 
 /** Polls until nothing is running or the time is over. */
-async function waitFor(
-  context: CommandContext,
-  outcomes: Outcome[],
-  waitMs: number,
-): Promise<Outcome[]> {
+async function waitFor(noted: Noted, outcomes: Outcome[], waitMs: number): Promise<Outcome[]> {
+  const { context } = noted;
   const endMs = context.io.now() + waitMs;
   let current = outcomes;
   while (current.some((one) => one.verdict === 'running') && context.io.now() < endMs) {
     await context.io.pause(pollIntervalMs);
     const next: Outcome[] = [];
     for (const one of current) {
-      next.push(one.verdict === 'running' ? await look(context, one.topic, one.message) : one);
+      next.push(one.verdict === 'running' ? await look(noted, one) : one);
     }
     current = next;
   }
@@ -218,6 +224,8 @@ async function runVerb(
   const deadline = {
     ...(plan.deadlineMs === undefined ? {} : { deadlineMs: plan.deadlineMs }),
     ...(options.atomic === true ? { atomic: true } : {}),
+    ...(options.fenceSource === true ? { fenceSource: true } : {}),
+    ...(options.requireReplicated === true ? { requireReplicated: true } : {}),
     ...(options.adopt === true ? { written: 'adopt' } : {}),
     ...(options.discard === true ? { written: 'discard' } : {}),
   };
@@ -227,11 +235,13 @@ async function runVerb(
     { validateOnly: isDry },
   );
   let outcomes = answer.rows.map((row) => firstOutcome(row, verb, isDry));
-  if (plan.isWaiting && !isDry) outcomes = await waitFor(context, outcomes, plan.waitMs);
+  const notes = new Map<string, string>();
+  if (plan.isWaiting && !isDry) outcomes = await waitFor({ context, notes }, outcomes, plan.waitMs);
   const { receipt } = answer;
   context.print({ command: verb, dryRun: isDry, topics: outcomes, receipt }, () =>
     outcomes.length === 0 ? 'No topics.\n' : reportTable(verb, outcomes, { isDry, receipt }),
   );
+  for (const note of notes.values()) context.io.error(`causeway: note: ${note}\n`);
   context.exitCode = exitCodeOf(outcomes, plan.isWaiting);
   if (context.exitCode !== ExitCode.done) {
     context.io.error(`causeway: ${summary(verb, outcomes)}\n`);
@@ -284,7 +294,9 @@ export function addMirrorVerbs(mirror: Command, runner: Runner): void {
         .option('--deadline <time>', 'then back to ACTIVE, decided by the server (default 5m)')
         .option('--wait <seconds>', 'wait so long for the outcome (default: until the deadline)')
         .option('--no-wait', 'do not wait for the outcome')
-        .option('--atomic', 'all topics together by one transaction, or none');
+        .option('--atomic', 'all topics together by one transaction, or none')
+        .option('--fence-source', 'deny WRITE at the source; undone unless it is promoted')
+        .option('--require-replicated', 'refuse while the history has one copy only');
     }
     if (verb === 'failover') {
       command

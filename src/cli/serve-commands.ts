@@ -13,6 +13,7 @@ interface ServeOptions {
   config: string;
   check?: boolean;
   acceptLoss?: boolean;
+  takeOver?: boolean;
 }
 
 async function readConfig(context: CommandContext, file: string): Promise<CausewayConfig> {
@@ -66,7 +67,8 @@ async function serve(context: CommandContext, options: ServeOptions): Promise<vo
   }
   // The service itself is loaded only here: all other commands start without it.
   const { serveUntilSignal } = await import('../serve.ts');
-  await serveUntilSignal(config, { acceptLoss: options.acceptLoss ?? false });
+  const { acceptLoss = false, takeOver = false } = options;
+  await serveUntilSignal(config, { acceptLoss, takeOver });
 }
 
 async function importStateFile(
@@ -88,6 +90,7 @@ export function addServeCommands(program: Command, runner: Runner): void {
     .requiredOption('--config <file>', 'the configuration, a YAML file')
     .option('--check', 'check the configuration and end')
     .option('--accept-loss', 'go on although mirror logs are missing or corrupt: they are lost')
+    .option('--take-over', 'fence an instance of the same name that is at work')
     .action(action(runner, serve));
   const state = program.command('state').description('the durable state of links and timelines');
   addStateExport(state, runner);

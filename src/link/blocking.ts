@@ -19,6 +19,12 @@ const remedies = {
     'kafka-transactions --abort; failing over aborts it here.',
   PARTITIONS_GROWING: 'Wait: the mirror follows its source to the new partitions.',
   GROUP_OFFSETS_UNSTABLE: 'Let the transaction that commits offsets end at the source.',
+  SOURCE_FENCED:
+    'When the source may be written to again: causeway mirror unfence TOPIC. The denial is ours ' +
+    'and holds for everybody but super users.',
+  HISTORY_SINGLE_COPY:
+    'Nothing stands in the way. What lies below S is in the storage of Causeway only: keep that ' +
+    'disk safe, or promote with --require-replicated to have it refused.',
   GROUP_LIVE_AT_DESTINATION:
     'Nothing stands in the way. The group has members here, so its offsets are its own; stop its ' +
     "members if it is to go on from the source's offsets.",

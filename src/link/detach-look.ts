@@ -15,6 +15,7 @@ import { readTopicConfigs } from '../tasks/config-requests.ts';
 import { readTopicCommits } from '../tasks/group-shift.ts';
 import { firstNativeOffset, type NativeExtent, openNativeExtent } from '../timeline/timeline.ts';
 import { type Blocking, blocking } from './blocking.ts';
+import { fenceOf } from './mirror-statuses.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { type DetachPartition, type DetachReport, LinkError, type MovedCommit } from './service.ts';
 import { countHidden, type HiddenRange } from './shell-topic.ts';
@@ -49,6 +50,7 @@ export async function lookAtDetach(
   const { commits, live, problems } = await readTopicCommits(destination, new Set([topic.name]));
   const groups = movedCommits(commits, spliced);
   const reasons: Blocking[] = [
+    ...fenceOf(topic),
     ...(options.dropHistory ? [] : partitions.flatMap(historyLeft)),
     ...live.map((group) => blocking('GROUP_NOT_EMPTY', `group '${group}' has members`)),
     ...problems.map((problem) => blocking('GROUPS_UNREADABLE', problem)),

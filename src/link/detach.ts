@@ -196,22 +196,19 @@ export class Detach {
   /** Every group stands at native offsets: the timeline ends. */
   async #end(record: TopicRecord, detaching: PendingDetach): Promise<void> {
     const { changes, context, topics } = this.#parts;
-    const { name, link, topicId, fence } = record;
+    const { name, link, topicId } = record;
     await this.#unpin(name);
     context.state.lease.check();
     await changes.commit([{ delete: `topic/${name}` }]);
     if (topicId !== null) await topics.deleteLogs(topicId);
-    const fenced = fence?.acls.length ?? 0;
-    const reminder = fenced > 0 ? '; the DENY of WRITE that we made at its source stays there' : '';
     context.events.info(
       'topic_detached',
-      `Topic '${name}' was detached: its brokers' own offsets are right from now on${reminder}`,
+      `Topic '${name}' was detached: its brokers' own offsets are right from now on`,
       {
         topic: name,
         link,
         actor: detaching.actor,
         groups: new Set(detaching.commits.map(({ group }) => group)).size,
-        sourceDenials: fenced,
       },
     );
   }

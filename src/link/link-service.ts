@@ -35,6 +35,7 @@ import {
   type VerifyStep,
 } from './service.ts';
 import { deleteShell } from './shell-topic.ts';
+import type { SourceFence } from './source-fence.ts';
 import { linkStatus } from './status.ts';
 import type { SwitchedWatch } from './switched-watch.ts';
 import type { TopicChanges } from './topic-changes.ts';
@@ -49,6 +50,7 @@ export interface ServiceParts {
   readonly statuses: MirrorStatuses;
   readonly commands: MirrorCommands;
   readonly detach: Detach;
+  readonly fence: SourceFence;
   readonly switched: SwitchedWatch;
 }
 
@@ -167,6 +169,11 @@ export class LinkServiceImpl implements LinkService {
 
   detach(request: DetachRequest): Promise<DetachReport> {
     return asCommand(() => this.#parts.detach.run(request));
+  }
+
+  unfence(topic: string, { actor }: { readonly actor: string }): Promise<void> {
+    const { name } = this.#parts.statuses.topic(topic);
+    return asCommand(() => this.#parts.fence.unfence(name, actor));
   }
 
   leftovers(): Promise<readonly Leftover[]> {

@@ -13,13 +13,15 @@ import { nextState } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { isPromoting, type Promotions } from './promote.ts';
+import { hasSingleCopy, historyCopies, type ReceiptParts, receiptTopics } from './receipt.ts';
 import {
   LinkError,
   type MirrorCommandRequest,
   type MirrorCommandResult,
   type MirrorCommandRow,
 } from './service.ts';
-import { partitionStatuses } from './status.ts';
+import type { SourceFence } from './source-fence.ts';
+import { measureSwitch } from './switch.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
 
 const groupsAfterSwitchMs = 1_000;
@@ -33,6 +35,8 @@ export interface MirrorCommandsParts {
   readonly links: Links<LinkTasks>;
   readonly promotions: Promotions;
   readonly failover: Failover;
+  readonly fence: SourceFence;
+  readonly receipts: ReceiptParts;
 }
 
 export function newReceiptId(): string {
@@ -89,7 +93,38 @@ export class MirrorCommands {
       return asCommand(() => this.#promoteTogether(request, asked));
     }
     for (const name of known) await this.#attempt(name, request, errors);
-    return this.#result(asked);
+    return this.#done(request, asked);
+  }
+
+  /** A dry run of a promotion has the receipt as it would be now. */
+  async #done(request: MirrorCommandRequest, asked: Asked): Promise<MirrorCommandResult> {
+    if (request.command !== 'promote' || !request.validateOnly) return this.#result(asked);
+    return asCommand(() => this.#previewPromotion(request, asked));
+  }
+
+  async #previewPromotion(
+    request: MirrorCommandRequest,
+    asked: Asked,
+  ): Promise<MirrorCommandResult> {
+    const { context, receipts, topics } = this.#parts;
+    const mirrors = asked.known
+      .filter((name) => !asked.errors.has(name))
+      .flatMap((name) => topics.byName(name) ?? [])
+      .filter(({ record }) => record.state !== 'STOPPED');
+    if (mirrors.length === 0) return this.#result(asked);
+    const { ready, refused } = await measureSwitch(context.destination, mirrors, {
+      flush: false,
+      written: 'refuse',
+    });
+    for (const [name, error] of refused) asked.errors.set(name, error);
+    return this.#result(asked, {
+      kind: 'receipt',
+      id: newReceiptId(),
+      command: 'promote',
+      actor: request.actor,
+      timeMs: context.clock.unixMs(),
+      topics: receiptTopics(ready, receipts, { command: 'promote', isDone: false }),
+    });
   }
 
   #result({ names, errors }: Asked, receipt: ReceiptRecord | null = null): MirrorCommandResult {
@@ -130,7 +165,8 @@ export class MirrorCommands {
     }
     if (command === 'promote') {
       if (next === 'STOPPED' || topic.record.state === 'PENDING_STOPPED') return;
-      this.#checkPromotable(topic);
+      this.#checkPromotable(topic, request);
+      if (request.fenceSource === true) await this.#parts.fence.check(topic.record);
     }
     if (command === 'cancel' && topic.record.stopping?.command === 'failover') {
       throw new LinkError('ILLEGAL_STATE', `Topic '${name}' is being failed over`);
@@ -157,14 +193,19 @@ export class MirrorCommands {
       actor: request.actor,
       deadlineTimeMs: context.clock.unixMs() + deadlineMs,
       cuts: [],
+      ...(request.fenceSource === true ? { fenceSource: true as const } : {}),
     };
   }
 
-  #checkPromotable(topic: MirrorTopic): void {
-    const { statuses, context } = this.#parts;
-    if (partitionStatuses(topic, statuses.link(topic), context).length === 0) {
+  #checkPromotable(topic: MirrorTopic, request: MirrorCommandRequest): void {
+    if (topic.partitionCount === 0) {
       throw new LinkError('ILLEGAL_STATE', `Topic '${topic.name}' has no partitions yet`);
     }
+    if (request.requireReplicated !== true || !hasSingleCopy(topic)) return;
+    const message =
+      `Of what '${topic.name}' has below S there is ${historyCopies} copy, in the storage of ` +
+      'Causeway: it would not be replicated (--require-replicated)';
+    throw new LinkError('ILLEGAL_STATE', message);
   }
 
   /** All are taken on by one state transaction, or none is. */
@@ -182,7 +223,7 @@ export class MirrorCommands {
       }
       return this.#result(asked);
     }
-    if (request.validateOnly) return this.#result(asked);
+    if (request.validateOnly) return this.#done(request, asked);
     await this.#acceptTogether(request, known);
     for (const name of known) this.#parts.promotions.start(name);
     return this.#result(asked);

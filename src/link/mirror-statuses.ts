@@ -9,6 +9,7 @@ import type { Links } from './links.ts';
 import { shownState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import type { Promotions } from './promote.ts';
+import { hasSingleCopy } from './receipt.ts';
 import { LinkError, type MirrorStatus } from './service.ts';
 import { goneLink, mirrorStatus } from './status.ts';
 import type { SwitchedWatch } from './switched-watch.ts';
@@ -70,8 +71,12 @@ export class MirrorStatuses {
     return null;
   }
 
-  /** Groups with members here are left as they are, also by a promotion. */
   #notices(topic: MirrorTopic): readonly Blocking[] {
+    return [...this.#liveGroups(topic), ...fenceOf(topic), ...singleCopy(topic)];
+  }
+
+  /** Groups with members here are left as they are, also by a promotion. */
+  #liveGroups(topic: MirrorTopic): readonly Blocking[] {
     if (topic.record.state !== 'PENDING_STOPPED') return [];
     const statuses = this.#parts.links.entry(topic.link)?.tasks.groups.status() ?? [];
     const live = statuses.filter((row) => row.topic === topic.name && row.held === 'live');
@@ -79,4 +84,16 @@ export class MirrorStatuses {
       blocking('GROUP_LIVE_AT_DESTINATION', `group '${group}' has members at the destination`),
     );
   }
+}
+
+export function fenceOf({ record }: MirrorTopic): readonly Blocking[] {
+  const count = record.fence?.acls.length ?? 0;
+  if (count === 0) return [];
+  return [blocking('SOURCE_FENCED', `WRITE on '${record.sourceTopic}' is denied at the source`)];
+}
+
+function singleCopy(topic: MirrorTopic): readonly Blocking[] {
+  const { state } = topic.record;
+  if ((state !== 'PENDING_STOPPED' && state !== 'STOPPED') || !hasSingleCopy(topic)) return [];
+  return [blocking('HISTORY_SINGLE_COPY', 'of what lies below S there is one copy')];
 }

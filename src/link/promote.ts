@@ -15,6 +15,7 @@ import { lagOf, openTransactions, SourceQuiet, stillWriting } from './promotion-
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import type { LinkError } from './service.ts';
 import { messageOf, Signal } from './signal.ts';
+import type { SourceFence } from './source-fence.ts';
 import {
   liftHolds,
   type Measured,
@@ -44,6 +45,7 @@ export interface PromotionParts {
     link: string,
     topic: string,
   ) => Promise<readonly { code: string; message: string }[]>;
+  readonly fence: Pick<SourceFence, 'raise'>;
   readonly receiptId: () => string;
   readonly receipts: ReceiptParts;
 }
@@ -168,7 +170,8 @@ export class Promotions {
       try {
         const records = await this.#stillWanted(run);
         if (records === null) return;
-        run.reasons = await this.#look(run);
+        const fenced = await this.#fence(records);
+        run.reasons = isClear(fenced) ? await this.#look(run) : fenced;
         zeroes = isClear(run.reasons) ? zeroes + 1 : 0;
         if (zeroes >= zeroesWanted) {
           zeroes = 0;
@@ -212,6 +215,12 @@ export class Promotions {
     const why = `promotion not finished by its deadline: ${cause}`;
     await this.#cancel(names, { actor: 'causeway', why });
     return null;
+  }
+
+  async #fence(records: readonly TopicRecord[]): Promise<Reasons> {
+    const reasons = new Map<string, readonly Blocking[]>();
+    for (const { name } of records) reasons.set(name, await this.#parts.fence.raise(name));
+    return reasons;
   }
 
   async #finalGroups(records: readonly TopicRecord[]): Promise<Reasons> {

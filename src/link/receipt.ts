@@ -7,13 +7,19 @@ import { virtualEpoch } from '../timeline/offsets.ts';
 import { nextEpoch } from '../timeline/timeline.ts';
 import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
 import type { GroupStatus } from './service.ts';
 import type { SwitchPartition, SwitchTopic } from './switch.ts';
 
 /** Bounds the record; the count says how many there are. */
 const groupsListed = 500;
 /** The mirror logs of one directory: what is below S exists once. */
-const historyCopies = 1;
+export const historyCopies = 1;
+
+/** It has a history, and the loss of one disk would be its end. */
+export function hasSingleCopy({ partitions }: Pick<MirrorTopic, 'partitions'>): boolean {
+  return partitions.some(({ log }) => log === null || log.logStart < log.end);
+}
 
 export interface ReceiptParts {
   readonly clock: LinkClock;

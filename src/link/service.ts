@@ -153,6 +153,10 @@ export interface MirrorCommandRequest {
   readonly deadlineMs?: number;
   /** Promote only: all topics by one state transaction, or none. */
   readonly atomic?: boolean;
+  /** Promote only: WRITE is denied at the source until it is promoted, and from then on. */
+  readonly fenceSource?: boolean;
+  /** Promote only: refused while there is one copy of what lies below S. */
+  readonly requireReplicated?: boolean;
   /** Failover only: what becomes of records that were written into the shell past us. */
   readonly written?: WrittenShells;
 }
@@ -330,6 +334,8 @@ export interface LinkService {
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
   /** Ends the timeline of a promoted topic: clients may go to its brokers directly. */
   detach(request: DetachRequest): Promise<DetachReport>;
+  /** Takes back the denial of WRITE at the source of a switched topic; none is fine. */
+  unfence(topic: string, options: { readonly actor: string }): Promise<void>;
   /** All that was made in the clusters, with what to do about it. */
   leftovers(): Promise<readonly Leftover[]>;
   /** Compares a part of a mirror partition with its source. Changes nothing. */

@@ -25,6 +25,7 @@ import type { ReceiptParts } from './receipt.ts';
 import type { LinkService } from './service.ts';
 import { ShellWatch } from './shell-watch.ts';
 import { messageOf } from './signal.ts';
+import { SourceFence } from './source-fence.ts';
 import { SwitchedWatch } from './switched-watch.ts';
 import { TopicChanges } from './topic-changes.ts';
 
@@ -97,9 +98,11 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   const receipts = receiptParts(clock, links);
   const common = { context, topics, changes };
   const failover = new Failover({ ...common, link, receipts });
+  const fence = new SourceFence({ context, changes, link });
   const promotions = new Promotions({
     ...common,
     link,
+    fence,
     finalGroups: (name, topic) => finalSync(links, name, topic),
     receiptId: newReceiptId,
     receipts,
@@ -110,16 +113,28 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   });
   const statuses = new MirrorStatuses({ context, topics, links, promotions, switched });
   const detach = new Detach({ ...common, statuses });
-  return { ...common, creator, links, failover, promotions, switched, statuses, detach };
+  return {
+    ...common,
+    creator,
+    links,
+    failover,
+    promotions,
+    switched,
+    statuses,
+    detach,
+    fence,
+    receipts,
+  };
 }
 
 export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
   const context = contextOf(options);
   const parts = makeParts(context, options);
-  const { topics, changes, creator, links, failover, promotions, switched, detach } = parts;
+  const { topics, changes, creator, links, failover, promotions, switched, detach, fence } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
     promotions.resume();
+    fence.lowerStale();
     await detach.resume();
     await resumeCreations({ context, creator, links });
   };
@@ -146,6 +161,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       await watch.close();
       await retention.close();
       await promotions.close();
+      await fence.close();
       await links.close();
       await switchedClosed;
       topics.close();

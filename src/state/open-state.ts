@@ -15,6 +15,7 @@ import { FencedError } from './fenced.ts';
 import { InstanceLease, waitBeforeActingMs } from './lease.ts';
 import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
 import { StateNotices, text } from './notices.ts';
+import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type LeaseRecord, stateKey } from './records.ts';
 import { SnapshotWriter } from './snapshot.ts';
@@ -50,6 +51,8 @@ export interface StateOptions {
   readonly limits?: Partial<StateLimits>;
   /** Default: random. */
   readonly instanceId?: string;
+  /** An operator's word that an owner that lives may be fenced. */
+  readonly takeOver?: boolean;
 }
 
 export interface OpenedState extends State {
@@ -141,15 +144,31 @@ class StateService implements OpenedState {
   async open(): Promise<void> {
     const info = await this.#prepareTopic();
     this.#topicId = info.topicId;
+    const seen = this.#options.takeOver === true ? null : await awaitSilence(this.#watch());
     await this.#writer.fence(this.#limits.openTimeoutMs);
     const fencedMs = this.#options.clock.now();
     this.#apply(await this.#reader.read({ until: 'end', timeoutMs: this.#limits.openTimeoutMs }));
     if (this.#view.isEmpty && this.#options.mirrorStorageExists) throw this.#missing('is empty');
     this.#predecessorId = this.#view.lease?.instanceId;
     const waitMs = waitBeforeActingMs(this.#view.lease, this.#limits.leaseMs);
-    this.#lease.actFrom(fencedMs + waitMs);
-    this.#acquired = this.#acquire(fencedMs + waitMs);
+    const actsFromMs = lastRenewedMs(seen, this.#view.lease, fencedMs) + waitMs;
+    this.#lease.actFrom(actsFromMs);
+    this.#acquired = this.#acquire(actsFromMs);
     this.#loop = this.#run();
+  }
+
+  #watch(): Watch {
+    const own = { host: os.hostname(), pid: process.pid };
+    const timeoutMs = this.#limits.openTimeoutMs;
+    return {
+      name: this.#options.name,
+      read: async () => this.#apply(await this.#reader.read({ until: 'stable', timeoutMs })),
+      lease: () => this.#view.lease,
+      leaseMs: this.#limits.leaseMs,
+      now: () => this.#options.clock.now(),
+      signal: this.#closing.signal,
+      isDead: (lease) => isGoneHere(lease, own),
+    };
   }
 
   async commit(changes: readonly StateChange[]): Promise<void> {

@@ -80,6 +80,7 @@ export async function readAcls(cluster: Cluster, filter: AclFilter, side: Side):
 export async function createAcls(
   cluster: Cluster,
   acls: readonly Acl[],
+  side: Side = 'destination',
 ): Promise<readonly (TaskProblem | null)[]> {
   const response = await cluster.send(
     { kind: 'controller' },
@@ -98,13 +99,14 @@ export async function createAcls(
       ),
     }),
   );
-  return acls.map((_, index) => outcome(response.results[index]));
+  return acls.map((_, index) => outcome(response.results[index], side));
 }
 
 /** Like `createAcls`; deleting what is not there is a success. @throws ClusterError */
 export async function deleteAcls(
   cluster: Cluster,
   acls: readonly Acl[],
+  side: Side = 'destination',
 ): Promise<readonly (TaskProblem | null)[]> {
   const response = await cluster.send(
     { kind: 'controller' },
@@ -123,13 +125,14 @@ export async function deleteAcls(
       ),
     }),
   );
-  return acls.map((_, index) => outcome(response.filterResults[index]));
+  return acls.map((_, index) => outcome(response.filterResults[index], side));
 }
 
 function outcome(
   result: { readonly errorCode: number; readonly errorMessage: string | null } | undefined,
+  side: Side,
 ): TaskProblem | null {
   const code = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
   if (code === ErrorCode.NONE) return null;
-  return aclProblem(code, result?.errorMessage ?? null, 'destination');
+  return aclProblem(code, result?.errorMessage ?? null, side);
 }

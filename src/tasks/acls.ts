@@ -118,8 +118,10 @@ export class AclSync implements TaskWork {
     }
     const names = { prefix, ownTopicPrefix: this.#context.ownTopicPrefix };
     const desired = new Map<string, Acl>();
+    const fences = this.#fences();
     for (const filter of aclSync.filters) {
       for (const acl of await readAcls(this.#link.cluster, filter, 'source')) {
+        if (fences.has(aclKey(acl))) continue;
         const mapped = mappedAcl(acl, names);
         if (mapped !== null) desired.set(aclKey(mapped), mapped);
       }
@@ -133,6 +135,13 @@ export class AclSync implements TaskWork {
       isReleased: (acl) => this.#isReleased(acl),
     });
     return { diff, desiredCount: desired.size };
+  }
+
+  /** What we deny at the source while a topic is promoted is not meant for its mirror. */
+  #fences(): ReadonlySet<string> {
+    const records = [...this.#context.state.view.topics.values()];
+    const own = records.filter(({ link }) => link === this.#link.name);
+    return new Set(own.flatMap(({ fence }) => (fence?.acls ?? []).map(aclKey)));
   }
 
   #owned(): readonly Acl[] {

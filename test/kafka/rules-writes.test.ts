@@ -15,6 +15,7 @@ import {
   createTopic,
   endTransaction,
   newProducer,
+  type Producer,
   produceRequest,
   startTransaction,
   tryWrite,
@@ -247,6 +248,46 @@ describe('writes to mirrors and to promoted topics', { timeout: 180_000 }, () =>
       assert.equal(found.filter(({ value }) => value.startsWith(label)).length, 5);
     }
     assert.equal((await offsets(atProxy, 'retried', -1n))[0], end + 10n);
+  });
+
+  test('R4: D20: first writes after a failover are in the log, whatever ids the mirror holds', async () => {
+    const { atSource, atProxy, causeway } = stage;
+    await createTopic(atSource, 'clashes');
+    // Each cluster gives ids from 0 on: the ones of the source come again at the destination.
+    for (let index = 0; index < 6; index++) {
+      const producer = await newProducer(atSource);
+      await write(atSource, 'clashes', 0, values(`old ${index}`, 10), { producer });
+    }
+    await stage.mirror('clashes');
+    const [end = 0n] = await stage.caughtUp('clashes');
+    await stopMirroring(causeway, 'failover', 'clashes');
+    const acknowledged: bigint[] = [];
+    const writeHundred = async (label: string, producer: Producer): Promise<void> => {
+      for (let sequence = 0; sequence < 100; sequence += 10) {
+        const writing = { producer, sequence };
+        const batch = values(`${label} ${sequence}`, 10);
+        const first = await write(atProxy, 'clashes', 0, batch, writing);
+        acknowledged.push(...batch.map((_, index) => first + BigInt(index)));
+      }
+    };
+    for (let index = 0; index < 10; index++) {
+      await writeHundred(`new ${index}`, await newProducer(atProxy));
+    }
+    for (const id of ['clashes-one', 'clashes-two']) {
+      const producer = await newProducer(atProxy, id);
+      await startTransaction(atProxy, producer, 'clashes', [0]);
+      await writeHundred(id, producer);
+      await endTransaction(atProxy, producer, 'commit');
+    }
+    assert.equal(new Set(acknowledged).size, 1_200);
+    assert.ok(acknowledged.every((offset) => offset >= end));
+    const found = await recordsOf(atProxy, 'clashes', 0);
+    const written = found.filter(({ value }) => !value.startsWith('old'));
+    assert.deepEqual(
+      written.map(({ offset }) => BigInt(offset)),
+      acknowledged,
+      'each acknowledged record is where it was said to be, and there are no others',
+    );
   });
 
   test('R4: after a failover a Java producer with idempotence has each record once, in order', async (context) => {

@@ -77,11 +77,37 @@ describe('promote', () => {
     await mirrored(topic, ['a', 'b']);
     const quietFromMs = performance.now() + 600;
     await until('a source that was quiet', () => performance.now() > quietFromMs);
-    const startedMs = performance.now();
     await world.command('promote', topic);
+    await until('promoted', () => {
+      assert.equal(blocks(topic, 'PRODUCERS_WRITING'), false);
+      return world.service.describeMirror(topic).state === 'STOPPED';
+    });
+  });
+
+  test('says that the history has one copy, and is refused if that is too few', async () => {
+    const topic = uniqueName('single');
+    await mirrored(topic, ['a', 'b']);
+    const asked = request('promote', [topic]);
+    const refused = await world.service.command({ ...asked, requireReplicated: true });
+    assert.match(refused.rows[0]?.error?.message ?? '', /there is 1 copy/);
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+    const dry = await world.service.command({ ...asked, validateOnly: true });
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+    assert.equal(dry.receipt?.topics[0]?.historyCopies, 1);
+    assert.equal(dry.receipt?.topics[0]?.partitions[0]?.virtualEnd, 2n);
+    await world.service.command(asked);
     await world.inState(topic, 'STOPPED');
-    const tookMs = performance.now() - startedMs;
-    assert.ok(tookMs < 1_500, `${tookMs} ms`);
+    const { notices } = world.service.describeMirror(topic);
+    assert.ok(notices.some(({ code }) => code === 'HISTORY_SINGLE_COPY'));
+    const done = [...world.state.view.receipts.values()].find(({ topics }) =>
+      topics.some((line) => line.topic === topic),
+    );
+    assert.deepEqual(dry.receipt?.topics[0]?.groups, done?.topics[0]?.groups);
+    assert.equal(done?.topics[0]?.partitions[0]?.virtualEnd, 2n);
+    const none = uniqueName('none');
+    await mirrored(none, []);
+    const empty = { ...request('promote', [none]), requireReplicated: true, validateOnly: true };
+    assert.equal((await world.service.command(empty)).rows[0]?.error, null, 'nothing below S');
   });
 
   test('of a set is all or none, by one transaction', async () => {

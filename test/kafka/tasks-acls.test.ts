@@ -12,7 +12,7 @@ import { createAcls, deleteAcls, readAcls } from '../../src/tasks/acl-requests.t
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
@@ -233,4 +233,92 @@ test('without acl.filters the task says so and changes nothing', async () => {
     code: 'MISCONFIGURATION_ERROR',
     message: 'acl.sync.enable is true, but acl.filters is not set',
   });
+});
+
+function denial(topic: string): Acl {
+  const principal = '*';
+  return { ...acl(topic, principal, write), permissionType: 2 };
+}
+
+function promoteFenced(topics: readonly string[], deadlineMs = 300_000) {
+  const options = { link: null, validateOnly: false, actor: 'test', deadlineMs };
+  return world.service.command({ command: 'promote', topics, ...options, fenceSource: true });
+}
+
+async function sourceHas(topic: string, wanted: readonly Acl[]): Promise<void> {
+  const keys = JSON.stringify(wanted.map(aclKey));
+  await until(
+    `denials of ${topic}`,
+    async () => JSON.stringify(await aclsOf(world.source, topic)) === keys,
+    { describe: () => world.describe(topic) },
+  );
+}
+
+test('R16: --fence-source denies WRITE at the source only; every way back undoes it', async () => {
+  // The link's filter matches the denial: it is not meant for the mirror.
+  const link = await aclLink('*', {});
+  const topic = uniqueName('fenced');
+  await createTopic(world.source, topic);
+  const transaction = new Transaction(world.source, uniqueName('open'));
+  await transaction.begin(topic, [0]);
+  await produce(world.source, { topic, transaction }, ['holds the promotion up']);
+  await world.createMirror(link, topic);
+  await world.caughtUp(topic, [1n]);
+
+  assert.equal((await promoteFenced([topic])).rows[0]?.error, null);
+  await sourceHas(topic, [denial(topic)]);
+  await rounds(link, 2);
+  assert.deepEqual(await aclsOf(world.destination, topic), []);
+  const { notices } = world.service.describeMirror(topic);
+  assert.ok(notices.some(({ code }) => code === 'SOURCE_FENCED'));
+  // A restart goes on with it; what is undone then is what is on record.
+  await world.restart();
+  await world.command('cancel', topic);
+  await sourceHas(topic, []);
+
+  await promoteFenced([topic], 1_500);
+  await sourceHas(topic, [denial(topic)]);
+  await world.inState(topic, 'ACTIVE');
+  await sourceHas(topic, []);
+
+  // Somebody else's denial is not ours to take away.
+  await add(world.source, denial(topic));
+  await promoteFenced([topic]);
+  await until('a fence on record', () => world.state.view.topics.get(topic)?.fence);
+  await world.command('cancel', topic);
+  await until('none on record', () => world.state.view.topics.get(topic)?.fence === undefined);
+  await sourceHas(topic, [denial(topic)]);
+  await remove(world.source, denial(topic));
+
+  await promoteFenced([topic]);
+  await sourceHas(topic, [denial(topic)]);
+  await transaction.end('commit');
+  await world.inState(topic, 'STOPPED');
+  await rounds(link, 1);
+  await sourceHas(topic, [denial(topic)]);
+  const detach = { topic, dropHistory: true, validateOnly: true, actor: 'test' };
+  const { blocking } = await world.service.detach(detach);
+  assert.deepEqual(
+    blocking.map(({ code }) => code),
+    ['SOURCE_FENCED'],
+  );
+  await world.service.unfence(topic, { actor: 'test' });
+  await sourceHas(topic, []);
+});
+
+test('a source that cannot be fenced refuses the promotion, and nothing changes', async () => {
+  const link = uniqueName('plain');
+  const { bootstrap } = plain;
+  const configs = { 'bootstrap.servers': bootstrap };
+  await world.service.createLink({ name: link, configs, validateOnly: false, actor: 'test' });
+  const topic = uniqueName('unfenced');
+  const client = openCluster(plain);
+  await createTopic(client, topic);
+  await client.close();
+  await world.createMirror(link, topic);
+  await world.caughtUp(topic, [0n]);
+  const { rows } = await promoteFenced([topic]);
+  assert.equal(rows[0]?.error?.code, 'SOURCE_UNAUTHORIZED');
+  assert.match(rows[0]?.error?.message ?? '', /cannot be fenced: .* no authorizer/);
+  assert.equal(rows[0]?.state, 'ACTIVE');
 });

@@ -262,6 +262,10 @@ export class FakeLinks implements LinkService {
     };
   }
 
+  async unfence(topic: string, options: { readonly actor: string }): Promise<void> {
+    this.#record('unfence', { topic, ...options });
+  }
+
   async leftovers(): ReturnType<LinkService['leftovers']> {
     const detail = 'made by hand';
     return [{ kind: 'acl', subject: 'allow User:app', detail, remedy: 'kafka-acls --remove' }];

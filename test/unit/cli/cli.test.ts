@@ -302,6 +302,9 @@ test('all or none, adopt and discard are said to the proxy', async () => {
   services.links.promotionStates = [mirrorStatus('orders', { state: 'STOPPED' })];
   assert.equal((await causeway(['mirror', 'promote', 'orders', '--atomic'])).code, 0);
   assert.equal(sent().atomic, true);
+  const careful = ['mirror', 'promote', 'orders', '--fence-source', '--require-replicated'];
+  assert.equal((await causeway(careful)).code, 0);
+  assert.deepEqual([sent().fenceSource, sent().requireReplicated], [true, true]);
   assert.equal((await causeway(['mirror', 'failover', 'orders', '--adopt'])).code, 0);
   assert.equal(sent().written, 'adopt');
   assert.equal((await causeway(['mirror', 'failover', 'orders', '--discard'])).code, 0);

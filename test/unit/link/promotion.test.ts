@@ -83,6 +83,7 @@ async function scene(
     changes,
     link: () => link,
     finalGroups: async () => [],
+    fence: { raise: async () => [] },
     receiptId: () => 'r1',
     receipts: { clock, lag: () => undefined, groups: () => [] },
   });
