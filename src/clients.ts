@@ -37,9 +37,13 @@ export function destinationSecurity(config: CausewayConfig): ClusterSecurity {
   return new ClusterSecurity(config.destination.client);
 }
 
-export function connectDestination(config: CausewayConfig): Cluster {
+export function connectDestination(
+  config: CausewayConfig,
+  changed: Partial<ClusterLimits> = {},
+): Cluster {
   const { bootstrapServers, addressMap, client } = config.destination;
-  return connectCluster({ bootstrapServers, addressMap, client, limits: limitsFrom(client) });
+  const limits = { ...limitsFrom(client), ...changed };
+  return connectCluster({ bootstrapServers, addressMap, client, limits });
 }
 
 /** @throws LinkError INVALID_CONFIG, ClusterError UNSUPPORTED */

@@ -15,7 +15,13 @@ import { Events } from './observe/events.ts';
 import { Health } from './observe/health.ts';
 import { createLogger, type Logger, logConnection, logEvents } from './observe/log.ts';
 import { createMetrics } from './observe/metrics.ts';
-import { assertAlone, destinationClusterId, inspectDirectory, openStorage } from './startup.ts';
+import {
+  assertAlone,
+  connectionWarnings,
+  destinationClusterId,
+  inspectDirectory,
+  openStorage,
+} from './startup.ts';
 import { formatExport } from './state/export-file.ts';
 import { openState } from './state/open-state.ts';
 import { StateError } from './state/state.ts';
@@ -132,6 +138,12 @@ async function openParts(
     onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());
+  // Nobody waits for it: a broker that is down would hold up the start.
+  void connectionWarnings(config, destination).then((warnings) => {
+    for (const warning of warnings) {
+      events.warn('connection_limit', `The destination: ${warning}.`);
+    }
+  });
   return { config, events, destination, clusterId, state, storage, links, gateway };
 }
 

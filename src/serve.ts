@@ -7,6 +7,7 @@ import { type OffsetShift, parseOffsetShift } from './gateway/shifted-directory.
 import { startCauseway } from './main.ts';
 import { createLogger } from './observe/log.ts';
 import { scrubSecrets } from './observe/scrub.ts';
+import { connectionWarnings } from './startup.ts';
 import { importState, type TransferResult } from './state/transfer.ts';
 
 /** After this the process ends without waiting any longer. */
@@ -17,6 +18,8 @@ function offsetShift(): OffsetShift | undefined {
   const text = process.env.CAUSEWAY_TEST_OFFSET_SHIFT;
   return text === undefined ? undefined : parseOffsetShift(text);
 }
+
+const checkTimeoutMs = 3_000;
 
 /**
  * Never resolves once the service runs: the process ends from within. Rejects when the start fails.
@@ -48,6 +51,16 @@ export async function serveUntilSignal(
     throw error;
   }
   return new Promise<never>(() => undefined);
+}
+
+/** What `serve --check` asks of the destination. */
+export async function destinationWarnings(config: CausewayConfig): Promise<string[]> {
+  const cluster = connectDestination(config, { requestTimeoutMs: checkTimeoutMs });
+  try {
+    return await connectionWarnings(config, cluster);
+  } finally {
+    await cluster.close();
+  }
 }
 
 export async function importStateFromFile(

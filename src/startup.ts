@@ -15,8 +15,10 @@ import {
   openDiskStorage,
   type StorageReport,
 } from '../storage/index.ts';
-import type { Cluster } from './cluster/cluster.ts';
+import { type Cluster, ClusterError } from './cluster/cluster.ts';
 import type { CausewayConfig } from './config/config.ts';
+import { connectionLimitWarnings } from './gateway/connection-limits.ts';
+import { UpstreamAddresses } from './gateway/upstream-addresses.ts';
 import type { Events } from './observe/events.ts';
 import { emitStorageReport } from './observe/storage-events.ts';
 import { snapshotFileName } from './state/snapshot.ts';
@@ -124,6 +126,21 @@ function assertFree(address: { host: string; port: number }, otherwise: string):
     });
     server.listen(address, () => server.close(() => resolve()));
   });
+}
+
+/** A sentence for each limit of the destination's brokers that is below what we may need. */
+export async function connectionWarnings(
+  config: CausewayConfig,
+  cluster: Cluster,
+): Promise<string[]> {
+  try {
+    const addresses = new UpstreamAddresses(config.gateway.upstreamAddresses);
+    return await connectionLimitWarnings(cluster, addresses);
+  } catch (error) {
+    if (!(error instanceof ClusterError)) throw error;
+    if (error.code === 'CLOSED') return [];
+    return [`the limits for connections cannot be read: ${error.message}`];
+  }
 }
 
 export interface StorageStart {

@@ -30,8 +30,10 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
   const { memoryTerms } = await import('../config/limits.ts');
   const { gateway, storage, admin } = config;
   if (gateway.tls !== undefined) await checkTls(gateway.tls);
+  const { destinationWarnings } = await import('../serve.ts');
+  const warnings = await destinationWarnings(config);
   const ports = `${gateway.brokerPorts.first}-${gateway.brokerPorts.last}`;
-  context.print({ valid: true, name: config.name, memory: memoryTerms }, () => {
+  context.print({ valid: true, name: config.name, memory: memoryTerms, warnings }, () => {
     const head = block([
       ['Configuration', 'valid'],
       ['Name', config.name],
@@ -44,7 +46,7 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
       ['MEMORY AT MOST, FOR EACH', 'BYTES', 'HOW MANY AT MOST'],
       memoryTerms.map(({ what, bytesMax, countMax }) => [what, bytes(bytesMax), countMax]),
     );
-    return `${head}\n${memory}`;
+    return `${head}\n${memory}${warnings.map((warning) => `\nWarning: ${warning}`).join('')}`;
   });
 }
 

@@ -7,9 +7,14 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, type TestContext, test } from 'node:test';
+import { alterClientQuotasRequestCodec } from '../../protocol/generated/alter-client-quotas-request.ts';
+import { alterClientQuotasResponseCodec } from '../../protocol/generated/alter-client-quotas-response.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
+import { connectionLimitWarnings } from '../../src/gateway/connection-limits.ts';
 import { DelegationTokens } from '../../src/gateway/delegation-tokens.ts';
+import { apiOf } from '../../src/gateway/messages.ts';
+import { UpstreamAddresses } from '../../src/gateway/upstream-addresses.ts';
 import {
   type ProducerKind,
   skipReason,
@@ -19,6 +24,7 @@ import {
 import { javaTool } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
+import { openCluster } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { type GatewayUnderTest, gatewayFor } from './gateway-fixture.ts';
 
@@ -67,6 +73,8 @@ before(async () => {
       // Kafka's unsecured tokens: anybody is who they say.
       'listener.name.internal.oauthbearer.sasl.jaas.config': `${oauthModule} required;`,
       'connections.max.reauth.ms': '2000',
+      'max.connections.per.ip': '900',
+      'max.connections.per.ip.overrides': '10.255.255.1:5',
     },
   });
   open = await gatewayFor(kafka);
@@ -223,6 +231,33 @@ test('brokers without a secret key for delegation tokens say so', async () => {
     await cluster.close();
   }
 });
+
+test('limits that are too low for all our clients are told', async () => {
+  const cluster = openCluster(kafka);
+  try {
+    await limitConnectionRate(cluster, 25);
+    const [ofBroker, ofAddress, ...others] = await until('the quota', async () => {
+      const warnings = await connectionLimitWarnings(cluster, new UpstreamAddresses());
+      return warnings.length > 1 ? warnings : undefined;
+    });
+    assert.match(ofBroker ?? '', /^broker 1: max\.connections\.per\.ip is 900, and all our/);
+    assert.match(ofAddress ?? '', /connection_creation_rate of our address is 25 per second/);
+    assert.deepEqual(others, []);
+  } finally {
+    await limitConnectionRate(cluster, null);
+    await cluster.close();
+  }
+});
+
+/** Of the address that all tests have; null takes the quota away again. */
+async function limitConnectionRate(cluster: Cluster, rate: number | null): Promise<void> {
+  const api = apiOf(alterClientQuotasRequestCodec, alterClientQuotasResponseCodec);
+  const op = { key: 'connection_creation_rate', value: rate ?? 0, remove: rate === null };
+  const entity = [{ entityType: 'ip', entityName: '127.0.0.1' }];
+  const request = { entries: [{ entity, ops: [op] }], validateOnly: false };
+  const { entries } = await cluster.send({ kind: 'controller' }, api, request);
+  assert.equal(entries[0]?.errorCode, 0);
+}
 
 test('a wrong password is refused by the destination, in its own words', async () => {
   const topic = uniqueName('sasl');
