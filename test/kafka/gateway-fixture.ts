@@ -57,6 +57,8 @@ export async function gatewayFor(
     /** Where and as whom we connect; default: the plain listener. */
     login?: { bootstrap: string; client: Record<string, string> };
     tls?: TlsListenerConfig;
+    /** Monotonic milliseconds, for tests that do not wait. */
+    now?: () => number;
   } = {},
 ): Promise<GatewayUnderTest> {
   const reserved = await reservePorts(8, { isConsecutive: true });
@@ -84,6 +86,7 @@ export async function gatewayFor(
     directory: options.directory ?? nothingMirrored,
     ports,
     events,
+    ...(options.now === undefined ? {} : { now: options.now }),
   });
   return {
     gateway,

@@ -10,6 +10,9 @@ import {
 import { createTopicsApi } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
+import { verdictAgeMsMax } from '../../src/gateway/authorizer.ts';
+import type { Acl } from '../../src/state/records.ts';
+import { createAcls } from '../../src/tasks/acl-requests.ts';
 import { startConsumer } from '../helpers/foreign-clients.ts';
 import { javaTool } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
@@ -25,6 +28,8 @@ describe('rights on mirrors', () => {
   let cluster: Cluster;
   let underTest: GatewayUnderTest;
   const directory = new FakeDirectory();
+  /** Ahead of real time. */
+  let jumpedMs = 0;
 
   before(async () => {
     kafka = await startKafkaCluster({
@@ -36,7 +41,7 @@ describe('rights on mirrors', () => {
     });
     const { addressMap, bootstrap } = kafka;
     cluster = connectCluster({ bootstrapServers: bootstrap.split(','), addressMap });
-    underTest = await gatewayFor(kafka, { directory });
+    underTest = await gatewayFor(kafka, { directory, now: () => performance.now() + jumpedMs });
   });
 
   after(async () => {
@@ -63,6 +68,18 @@ describe('rights on mirrors', () => {
     const topic = ['--add', '--topic', name, '--operation', operation];
     const args = [...topic, '--allow-principal', 'User:ANONYMOUS'];
     await javaTool(underTest, 'kafka-acls', args);
+  }
+
+  function aclOn(topic: string, permission: 'allow' | 'deny'): Acl {
+    return {
+      resourceType: 2,
+      resourceName: topic,
+      patternType: 3,
+      principal: 'User:ANONYMOUS',
+      host: '*',
+      operation: 3,
+      permissionType: permission === 'allow' ? 3 : 2,
+    };
   }
 
   async function consume(topic: string) {
@@ -100,5 +117,35 @@ describe('rights on mirrors', () => {
     await allowOnly(topic, 'READ');
     const { offsets } = await consume(topic);
     assert.deepEqual(offsets, [0, 1, 2, 3, 4]);
+  });
+
+  test('a deny rule wins over an allow rule', async () => {
+    const topic = await createMirror();
+    const acls = [aclOn(topic, 'allow'), aclOn(topic, 'deny')];
+    assert.deepEqual(await createAcls(cluster, acls), [null, null]);
+    const { offsets, errors } = await consume(topic);
+    assert.deepEqual(offsets, []);
+    assert.match(errors.join('\n'), denied);
+  });
+
+  test('a right that is taken away ends the reading', async () => {
+    const topic = await createMirror();
+    assert.deepEqual(await createAcls(cluster, [aclOn(topic, 'allow')]), [null]);
+    const consumer = await startConsumer('java', {
+      bootstrap: underTest.bootstrap,
+      topic,
+      reset: 'earliest',
+    });
+    try {
+      await consumer.waitForCount(5);
+      assert.deepEqual(await createAcls(cluster, [aclOn(topic, 'deny')]), [null]);
+      assert.deepEqual(consumer.errors, []);
+      // As long as a permission is kept.
+      jumpedMs += verdictAgeMsMax;
+      await until('a refusal', () => consumer.errors.length > 0);
+      assert.match(consumer.errors.join('\n'), denied);
+    } finally {
+      await consumer.kill();
+    }
   });
 });
