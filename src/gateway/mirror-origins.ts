@@ -11,6 +11,8 @@ export const originsConfig = 'causeway.mirror.source.clusters';
 
 const topicResource = 2;
 const stringType = 2;
+/** As a default: tools that show what was set on a topic leave it out. Java dies of -1. */
+const defaultSource = 5;
 
 interface Asked {
   readonly resourceType: number;
@@ -40,6 +42,7 @@ export function originsEntry(clusters: readonly string[]) {
     name: originsConfig,
     value: clusters.join(','),
     readOnly: true,
+    configSource: defaultSource,
     configType: stringType,
     documentation: 'The clusters that this mirror came through',
   });
