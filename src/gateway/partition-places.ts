@@ -50,6 +50,7 @@ export async function findPlaces(
   session: SessionView,
   topics: readonly string[],
   operation: AclOperation,
+  options: { readonly mirrorsEverywhere?: boolean } = {},
 ): Promise<PlaceOf> {
   const { directory } = session.services;
   const isLink = session.role.kind === 'link';
@@ -63,7 +64,9 @@ export async function findPlaces(
     const verdict = verdicts.get(topic) ?? ErrorCode.NONE;
     if (verdict !== ErrorCode.NONE) return { kind: 'error', errorCode: verdict };
     if (standing.kind === 'ordinary') return isLink ? notLeader : { kind: 'ordinary' };
-    return isLink ? mirrorPlace(standing, partition) : promotedPlace(standing, partition);
+    // Followers are asked too, of what they need not lead for.
+    const isOwn = isLink || (options.mirrorsEverywhere === true && isMirrored(standing.view));
+    return isOwn ? mirrorPlace(standing, partition) : promotedPlace(standing, partition);
   };
 }
 

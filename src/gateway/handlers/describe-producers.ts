@@ -49,7 +49,9 @@ async function answerProducers(
   request: DescribeProducersRequest,
   names: readonly string[],
 ): Promise<readonly Buffer[]> {
-  const placeOf = await findPlaces(session, names, AclOperation.READ);
+  // kafka-transactions find-hanging asks each replica, which are the shell's.
+  const options = { mirrorsEverywhere: true };
+  const placeOf = await findPlaces(session, names, AclOperation.READ, options);
   const asked = request.topics.map(({ name, partitionIndexes }) => ({
     name,
     partitions: partitionIndexes.map((partitionIndex): Asked => ({ partitionIndex })),

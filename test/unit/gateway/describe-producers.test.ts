@@ -89,10 +89,16 @@ test('a promoted partition is the broker’s to describe, offsets shifted', asyn
   assert.deepEqual(await offsets('ordinary'), [12n, -1n]);
 });
 
-test('R3: a virtual broker is never asked about a mirror', async () => {
+test('R3: a virtual broker is never asked about a mirror; the copy answers', async () => {
   const session = new FakeSession({ kind: 'broker', nodeId: 1 });
-  session.directory.put({ name: 'orders', mode: 'mirror', log: new MemoryMirrorLog(0n) });
+  const open = batch(0n, 2, { producerId: 7n, isTransactional: true });
+  session.directory.put({ name: 'orders', mode: 'mirror', log: new MemoryMirrorLog(0n, open) });
   serveProducers(session);
-  assert.equal((await ask(session)).errorCode, ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  const { errorCode, activeProducers } = await ask(session);
+  assert.equal(errorCode, ErrorCode.NONE);
+  assert.deepEqual(
+    activeProducers.map(({ producerId }) => producerId),
+    [7n],
+  );
   assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 61).length, 0);
 });
