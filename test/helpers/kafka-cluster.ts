@@ -33,6 +33,8 @@ export interface KafkaClusterOptions {
   brokers?: number;
   /** Broker settings on top of those for tests; they win. */
   settings?: Record<string, string>;
+  /** Of single brokers, on top of the others. */
+  settingsOf?: (id: number) => Record<string, string>;
   heapMb?: number;
   /** Appears in the advertised names and the directory. */
   name?: string;
@@ -289,7 +291,7 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
       controllerPort,
       advertised,
       logDirectory: path.join(slot.directory, 'data'),
-      settings: options.settings ?? {},
+      settings: { ...options.settings, ...options.settingsOf?.(id) },
     };
     await mkdir(slot.directory);
     await writeFile(path.join(slot.directory, 'server.properties'), serverProperties(plan));
