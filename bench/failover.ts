@@ -143,6 +143,19 @@ async function mirrorAll(stage: LinkedStage, names: readonly string[]): Promise<
   );
 }
 
+/** The first round of all groups is over: what changes from here on is new. */
+async function groupsSynced({ causeway }: LinkedStage): Promise<void> {
+  await until(
+    'all groups here',
+    async () => {
+      const resource = `/causeway/v1/links/${linkName}/groups`;
+      const { groups } = await causeway.get<{ groups: readonly unknown[] }>(resource);
+      return groups.length >= groupsCount * partitionsPerGroup;
+    },
+    { deadlineMs: waitMs, intervalMs: 1_000 },
+  );
+}
+
 async function promoteOne({ causeway }: LinkedStage): Promise<number> {
   const begun = performance.now();
   await post(causeway, '/causeway/v1/mirrors:promote', { topics: [planned] });
@@ -200,7 +213,7 @@ export async function benchFailover(): Promise<BenchResult> {
   const stage = await startStage({
     source: { heapMb: 1024 },
     destination: { heapMb: 1024 },
-    linkConfigs: { 'promote.quiet.ms': '0', 'consumer.offset.sync.enable': 'true' },
+    linkConfigs: { 'promote.quiet.ms': '0' },
   });
   try {
     const { atSource, atDestination } = stage;
@@ -209,6 +222,9 @@ export async function benchFailover(): Promise<BenchResult> {
     await fill(atSource, [planned, ...names]);
     await commitGroups(atSource, names, 0n);
     await mirrorAll(stage, [planned, ...names]);
+    const groups = ['link', 'config', 'set', linkName, 'consumer.offset.sync.enable=true'];
+    await stage.causeway.cli(...groups);
+    await groupsSynced(stage);
     const promoteMs = await promoteOne(stage);
     const switched = await switchAll(stage, names);
     const plainBegun = performance.now();

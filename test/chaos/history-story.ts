@@ -77,6 +77,8 @@ export class HistoryStory {
   readonly #random: SeededRandom;
   readonly #relay: BootstrapRelay;
   #roundsCount = 0;
+  /** How often the proxy was fenced with nobody there who could have, and was started again. */
+  fencedByNobodyCount = 0;
 
   private constructor(stage: LinkedStage, random: SeededRandom, relay: BootstrapRelay) {
     this.#stage = stage;
@@ -179,10 +181,12 @@ export class HistoryStory {
         // From a blink to longer than its lease.
         await delayed(200 + this.#random.below(5_000));
         causeway.resume();
-        return causeway.waitUntilReady();
+        await causeway.waitUntilReady();
+        return this.#ownAgain();
       case 'restart the destination':
         await destination.kill9();
-        return destination.restartBroker(1);
+        await destination.restartBroker(1);
+        return this.#ownAgain();
       case 'restart the source':
         await source.kill9();
         return source.restartBroker(1);
@@ -195,6 +199,30 @@ export class HistoryStory {
       case 'restart a reader':
         return this.#random.pick(readers).restart();
     }
+  }
+
+  /**
+   * Waits until the proxy acts again. Its writer may have been fenced by the broker itself; it
+   * cannot tell that from a successor and stays a standby until it is started again, by whatever
+   * supervises it.
+   */
+  async #ownAgain(): Promise<void> {
+    const { causeway } = this.#stage;
+    const role = await until(
+      'an owner, or a word that there is none',
+      async () => {
+        const { role: now } = await causeway.get<{ role: string }>('/causeway/v1/status');
+        const events = causeway.log().map(({ event }) => event);
+        const lost = events.lastIndexOf('lease_lost');
+        if (lost > events.lastIndexOf('starting')) return 'lost';
+        return now === 'owner' ? now : undefined;
+      },
+      slow,
+    );
+    if (role !== 'lost') return;
+    this.fencedByNobodyCount++;
+    await causeway.kill9();
+    await causeway.start();
   }
 
   async #leaveOpen(topic: string): Promise<OpenTransaction> {

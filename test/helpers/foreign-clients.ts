@@ -272,7 +272,7 @@ export class ForeignProducer {
   }
 
   waitUntilReady(): Promise<boolean> {
-    return this.#process.wait('ready', () => this.#isReady, { deadlineMs: 60_000 });
+    return this.#process.wait('ready', () => this.#isReady, { deadlineMs: 180_000 });
   }
 
   /** Resolves with where the record went; rejects with a ForeignClientError. */

@@ -65,6 +65,8 @@ test('R4, R6, R7, R8, R12: histories of random clients under random faults keep 
       context.diagnostic(`${writes} writes, ${reads} reads`);
       assert.ok(reads > 0);
     } while (performance.now() < endMs);
+    const count = story.fencedByNobodyCount;
+    context.diagnostic(`${rounds} rounds; ${count} times fenced by nobody and started again`);
   } finally {
     await story.end();
     await stage.stop();
