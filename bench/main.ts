@@ -1,5 +1,6 @@
 // `npm run bench -- [NAME] [--quick] [--json]`: runs one benchmark, or all. Owns the list of them.
 import { parseArgs } from 'node:util';
+import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
 import { benchInterruption } from './interruption.ts';
@@ -8,6 +9,7 @@ import { type BenchOptions, type BenchResult, print } from './report.ts';
 
 const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchResult>>> = {
   mirror: benchMirror,
+  distance: benchDistance,
   gateway: benchGateway,
   failover: benchFailover,
   interruption: benchInterruption,

@@ -13,6 +13,7 @@ import { until } from '../test/helpers/wait.ts';
 import { cpuSeconds, residentBytes } from './child.ts';
 import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
 import { mirrorMaker } from './mirror-maker.ts';
+import { mirroredRecords } from './mirror-progress.ts';
 import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
 import { type Figures, megabytesPerCpuSecond, megabytesPerSecond, plainSink } from './sinks.ts';
 
@@ -30,16 +31,10 @@ interface Stage {
   readonly directory: string;
 }
 
-interface Described {
-  readonly partitions: readonly { readonly mirrorEnd: number }[];
-}
-
 async function mirror(stage: Stage, plan: TopicPlan, bytes: number): Promise<Figures> {
   const { causeway } = stage;
-  const hasAll = async (): Promise<boolean> => {
-    const { partitions } = await causeway.cliJson<Described>('mirror', 'describe', plan.topic);
-    return partitions.reduce((sum, { mirrorEnd }) => sum + Number(mirrorEnd), 0) >= plan.records;
-  };
+  const hasAll = async (): Promise<boolean> =>
+    (await mirroredRecords(causeway, plan.topic)) >= plan.records;
   const begun = { at: performance.now(), cpu: cpuSeconds(causeway.pid) };
   await causeway.cli('mirror', 'resume', plan.topic);
   await until('the whole mirror', hasAll, { deadlineMs: 600_000, intervalMs: 250 });

@@ -14,6 +14,7 @@ import type { LinkClock } from './context.ts';
 import { acceptPartition, positionBehind } from './fetch-response.ts';
 import { type FetchOptions, FetchSession, partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
+import type { RangeReaders } from './range-readers.ts';
 import { messageOf, Signal } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
 import { fetchTopicIdsFrom } from './source-offsets.ts';
@@ -39,6 +40,7 @@ export class BrokerFetcher {
   readonly #settings: () => FetcherSettings;
   readonly #mayFetch: () => boolean;
   readonly #throttle: ByteThrottle;
+  readonly #ranges: RangeReaders;
   readonly #lane: string;
   readonly #feeds = new Set<PartitionFeed>();
   readonly #session = new FetchSession();
@@ -57,6 +59,7 @@ export class BrokerFetcher {
     /** `mayAct` and room on the disk. */
     mayFetch: () => boolean;
     throttle: ByteThrottle;
+    ranges: RangeReaders;
     /** Which of the connections to the broker this is. */
     index: number;
   }) {
@@ -66,6 +69,7 @@ export class BrokerFetcher {
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
     this.#throttle = parts.throttle;
+    this.#ranges = parts.ranges;
     this.#lane = `fetch-${parts.link.name}-${parts.index}`;
   }
 
@@ -239,6 +243,11 @@ export class BrokerFetcher {
         const from = fetchedFrom.get(feed) ?? feed.position;
         const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
         work.push(feed.take(ahead, () => this.#acceptOne(feed, data, from)));
+        if (ahead === null) continue;
+        const { highWatermark } = data;
+        const [end, offsets] = [ahead.offset, ahead.offset - from];
+        const arrived = data.records?.length ?? 0;
+        this.#ranges.consider(feed, { bytes: arrived, offsets, end, highWatermark });
       }
     }
     this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });

@@ -12,6 +12,7 @@ import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
 import { LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { PartitionFeed } from './partition-feed.ts';
+import { RangeReaders } from './range-readers.ts';
 import type { FeedLink } from './source-link.ts';
 import { isCompacted } from './topic-configs.ts';
 
@@ -25,6 +26,7 @@ export class LinkFeeds {
   readonly #mayFetch: () => boolean;
   readonly #fetchersPerBroker: () => number;
   readonly #throttle = new ByteThrottle();
+  readonly #ranges: RangeReaders;
   readonly #feeds = new Map<string, PartitionFeed[]>();
   readonly #lags = new Map<string, LagTracker[]>();
   /** By broker and index. */
@@ -47,6 +49,7 @@ export class LinkFeeds {
     this.#clock = parts.clock;
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
+    this.#ranges = new RangeReaders({ ...parts, throttle: this.#throttle });
     const { link, clock, limits, settings } = parts;
     const bytesMax = (): number => settings().partitionBytesMax;
     this.#compactCopies = new CompactCopies({ link, clock, limits, bytesMax });
@@ -215,6 +218,7 @@ export class LinkFeeds {
       settings: this.#settings,
       mayFetch: this.#mayFetch,
       throttle: this.#throttle,
+      ranges: this.#ranges,
       index,
     });
     this.#fetchers.set(key, fetcher);

@@ -135,6 +135,11 @@ export class PartitionFeed {
     return run;
   }
 
+  /** Resolves when what was taken has been worked off. */
+  settled(): Promise<void> {
+    return this.#taking;
+  }
+
   /** Moves to another leader; an older epoch than the known one is stale news. */
   follow(leaderId: number, leaderEpoch: number): boolean {
     if (leaderEpoch < this.leaderEpoch) return false;

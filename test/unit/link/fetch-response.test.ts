@@ -9,72 +9,8 @@ import { systemClock } from '../../../src/link/context.ts';
 import { acceptPartition, positionBehind } from '../../../src/link/fetch-response.ts';
 import { LagTracker } from '../../../src/link/lag.ts';
 import { PartitionFeed } from '../../../src/link/partition-feed.ts';
-import type { FeedLink } from '../../../src/link/source-link.ts';
-import { Events } from '../../../src/observe/events.ts';
+import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, type TestBatch } from './fakes.ts';
-
-class FakeLink implements FeedLink {
-  readonly name = 'dr';
-  readonly cluster = new FakeCluster();
-  readonly events = new Events();
-  readonly failures: string[] = [];
-  readonly truncations: string[] = [];
-  readonly reassigned: PartitionFeed[] = [];
-  refreshes = 0;
-  nearFailures = 0;
-  isOwner = true;
-  work: Promise<void> = Promise.resolve();
-
-  mayAct(): boolean {
-    return this.isOwner;
-  }
-
-  failTopic(_topic: string, error: { code: string; message: string }): void {
-    this.failures.push(`${error.code}: ${error.message}`);
-  }
-
-  truncating(topic: string, partition: number): void {
-    this.truncations.push(`${topic}-${partition}`);
-  }
-
-  refreshMetadata(): void {
-    this.refreshes++;
-  }
-
-  knowsNode(nodeId: number): boolean {
-    return nodeId <= 3;
-  }
-
-  reassign(feed: PartitionFeed): void {
-    this.reassigned.push(feed);
-  }
-
-  nearFailed(): void {
-    this.nearFailures++;
-  }
-
-  inBackground(work: () => Promise<void>): void {
-    this.work = work();
-  }
-
-  wake(): void {
-    this.refreshes += 0;
-  }
-
-  contacted(): void {
-    this.refreshes += 0;
-  }
-
-  lost(error: Error): void {
-    throw error;
-  }
-
-  lostHistory = 'stop' as const;
-
-  noteLoss(): Promise<void> {
-    return Promise.reject(new Error('nothing is lost here'));
-  }
-}
 
 async function scene(t: TestContext, batches: readonly TestBatch[] = [], start = 0n) {
   const { storage } = await openTestStorage(t);
@@ -92,7 +28,7 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
     isCompacted: () => false,
   });
   feed.follow(1, 5);
-  const link = new FakeLink();
+  const link = new FakeLink(new FakeCluster());
   const accept = async (data: Parameters<typeof createPartitionData>[0]) => {
     await acceptPartition(feed, createPartitionData({ highWatermark: -1n, ...data }), {
       link,

@@ -1,0 +1,75 @@
+// A link that writes down what is asked of it, over a source that the test scripts.
+//
+// Owns: nothing that outlives a test. Invariant: an event that a test does not expect is an error.
+import type { Cluster } from '../../../src/cluster/cluster.ts';
+import type { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import type { FeedLink } from '../../../src/link/source-link.ts';
+import { Events } from '../../../src/observe/events.ts';
+import type { FakeCluster } from './fakes.ts';
+
+export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink {
+  readonly name = 'dr';
+  readonly cluster: Source;
+  readonly events = new Events();
+  readonly failures: string[] = [];
+  readonly truncations: string[] = [];
+  readonly reassigned: PartitionFeed[] = [];
+  refreshes = 0;
+  nearFailures = 0;
+  isOwner = true;
+  work: Promise<void> = Promise.resolve();
+
+  constructor(cluster: Source) {
+    this.cluster = cluster;
+  }
+
+  mayAct(): boolean {
+    return this.isOwner;
+  }
+
+  failTopic(_topic: string, error: { code: string; message: string }): void {
+    this.failures.push(`${error.code}: ${error.message}`);
+  }
+
+  truncating(topic: string, partition: number): void {
+    this.truncations.push(`${topic}-${partition}`);
+  }
+
+  refreshMetadata(): void {
+    this.refreshes++;
+  }
+
+  knowsNode(nodeId: number): boolean {
+    return nodeId <= 3;
+  }
+
+  reassign(feed: PartitionFeed): void {
+    this.reassigned.push(feed);
+  }
+
+  nearFailed(): void {
+    this.nearFailures++;
+  }
+
+  inBackground(work: () => Promise<void>): void {
+    this.work = work();
+  }
+
+  wake(): void {
+    this.refreshes += 0;
+  }
+
+  contacted(): void {
+    this.refreshes += 0;
+  }
+
+  lost(error: Error): void {
+    throw error;
+  }
+
+  lostHistory = 'stop' as const;
+
+  noteLoss(): Promise<void> {
+    return Promise.reject(new Error('nothing is lost here'));
+  }
+}
