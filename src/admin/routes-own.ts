@@ -325,8 +325,8 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
         if ((body.fenceSource ?? body.requireReplicated) !== undefined && command !== 'promote') {
           throw new RequestError(400, 400, 'fenceSource, requireReplicated: only of promote.');
         }
-        if (body.written !== undefined && command !== 'failover') {
-          throw new RequestError(400, 400, 'written: only failover can adopt or discard.');
+        if ((body.written ?? body.acceptLoss) !== undefined && command !== 'failover') {
+          throw new RequestError(400, 400, 'written, acceptLoss: only of failover.');
         }
         const topics = commandTopics(services, body);
         if (topics.length === 0) return { rows: [], receipt: null };
@@ -343,6 +343,7 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
             ? {}
             : { requireReplicated: body.requireReplicated }),
           ...(body.written === undefined ? {} : { written: body.written }),
+          ...(body.acceptLoss === undefined ? {} : { acceptLoss: body.acceptLoss }),
         });
         return presentResult(result);
       },

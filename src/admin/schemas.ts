@@ -199,6 +199,7 @@ export const commandBody = Type.Object(
     deadlineMs: Type.Optional(Type.Integer({ minimum: 1000, maximum: 86_400_000 })),
     atomic: Type.Optional(Type.Boolean()),
     fenceSource: Type.Optional(Type.Boolean()),
+    acceptLoss: Type.Optional(Type.Boolean()),
     requireReplicated: Type.Optional(Type.Boolean()),
     written: Type.Optional(
       Type.Union([Type.Literal('refuse'), Type.Literal('adopt'), Type.Literal('discard')]),

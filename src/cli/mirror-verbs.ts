@@ -24,6 +24,7 @@ interface VerbOptions {
   atomic?: boolean;
   fenceSource?: boolean;
   requireReplicated?: boolean;
+  acceptLoss?: boolean;
   adopt?: boolean;
   discard?: boolean;
 }
@@ -226,6 +227,7 @@ async function runVerb(
     ...(options.atomic === true ? { atomic: true } : {}),
     ...(options.fenceSource === true ? { fenceSource: true } : {}),
     ...(options.requireReplicated === true ? { requireReplicated: true } : {}),
+    ...(options.acceptLoss === true ? { acceptLoss: true } : {}),
     ...(options.adopt === true ? { written: 'adopt' } : {}),
     ...(options.discard === true ? { written: 'discard' } : {}),
   };
@@ -300,6 +302,7 @@ export function addMirrorVerbs(mirror: Command, runner: Runner): void {
     }
     if (verb === 'failover') {
       command
+        .option('--accept-loss', 'give up what is in mirror logs that cannot be used')
         .option('--adopt', 'records written into the topics past Causeway become part of them')
         .option('--discard', 'records written into the topics past Causeway are hidden for ever');
     }

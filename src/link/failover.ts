@@ -9,6 +9,7 @@ import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
+import { lostEnds, replaceLost } from './lost-logs.ts';
 import { nextState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
@@ -19,6 +20,7 @@ import {
   cutsOf,
   hasOpenTransactions,
   liftHolds,
+  type Measured,
   measureSwitch,
   type SwitchTopic,
   splicedPartitions,
@@ -49,6 +51,8 @@ export interface FailoverRequest {
   readonly isDryRun: boolean;
   /** What becomes of records that were written into a shell past us. Default: refused. */
   readonly written?: WrittenShells;
+  /** What is in mirror logs that cannot be used is given up. Default: refused. */
+  readonly acceptLoss?: boolean;
 }
 
 export class Failover {
@@ -133,10 +137,7 @@ export class Failover {
   ): Promise<ReceiptRecord | null> {
     const eligible = this.#eligible(names, errors);
     try {
-      const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
-        flush: false,
-        written: request.written ?? 'refuse',
-      });
+      const { ready, refused } = await this.#measure(eligible, request);
       for (const [name, error] of refused) errors.set(name, error);
       return this.#receipt(ready, request, false);
     } catch (error) {
@@ -157,10 +158,7 @@ export class Failover {
     try {
       this.#context.state.lease.check();
       await this.#close(eligible);
-      const { ready, refused } = await measureSwitch(this.#context.destination, eligible, {
-        flush: true,
-        written: request.written ?? 'refuse',
-      });
+      const { ready, refused } = await this.#measure(eligible, request);
       for (const [name, error] of refused) errors.set(name, error);
       return ready.length === 0 ? null : await this.#switch(ready, request, errors);
     } catch (error) {
@@ -176,6 +174,15 @@ export class Failover {
     } finally {
       await this.#open(eligible);
     }
+  }
+
+  async #measure(topics: readonly MirrorTopic[], request: FailoverRequest): Promise<Measured> {
+    const { lag } = this.#receipts;
+    return measureSwitch(this.#context.destination, topics, {
+      flush: !request.isDryRun,
+      written: request.written ?? 'refuse',
+      ...(request.acceptLoss === true ? { lost: await lostEnds(this.#context, topics, lag) } : {}),
+    });
   }
 
   /** Nothing is appended, and writers are held with a retriable error. */
@@ -237,6 +244,9 @@ export class Failover {
   ): Promise<ReceiptRecord | null> {
     const ready = await this.#closeTransactions(measured, request.actor, errors);
     if (ready.length === 0) return null;
+    for (const topic of ready) {
+      await replaceLost(topic, { context: this.#context, topics: this.#topics });
+    }
     const after = ready.map((topic) =>
       this.#changes.next(topic.record, 'failover', {
         partitions: splicedPartitions(topic),

@@ -262,6 +262,7 @@ export class MirrorCommands {
       receiptId: newReceiptId(),
       isDryRun: request.validateOnly,
       ...(request.written === undefined ? {} : { written: request.written }),
+      ...(request.acceptLoss === undefined ? {} : { acceptLoss: request.acceptLoss }),
     });
     for (const [name, error] of failures) errors.set(name, error);
     if (!request.validateOnly) await this.#finishGroups(known);

@@ -227,6 +227,12 @@ export class MirrorTopics implements TopicDirectory {
     return log;
   }
 
+  /** In the place of one that cannot be used. Views have it from the next change on. */
+  async replaceLog(id: LogId, logStart: bigint): Promise<void> {
+    await this.#storage.delete(id);
+    await this.createLog(id, logStart);
+  }
+
   async deleteLogs(topicId: string): Promise<void> {
     const ids = (await this.#storage.list()).filter((id) => id.topicId === topicId);
     for (const id of ids) {

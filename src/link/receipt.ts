@@ -9,7 +9,7 @@ import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { GroupStatus } from './service.ts';
-import type { SwitchPartition, SwitchTopic } from './switch.ts';
+import { endOf, type SwitchPartition, type SwitchTopic } from './switch.ts';
 
 /** Bounds the record; the count says how many there are. */
 const groupsListed = 500;
@@ -95,23 +95,27 @@ function clampedGroups(
 }
 
 function receiptPartition(
-  { view, log, shell, open, mirroredEnd, lastEpoch }: SwitchPartition,
+  partition: SwitchPartition,
   seen: {
     readonly lag: LagTracker | undefined;
     readonly nowMs: number;
     readonly options: ReceiptOptions;
   },
 ): ReceiptPartition {
+  const { view, log, shell, open, mirroredEnd, end, lastEpoch } = partition;
   const { lag, nowMs, options } = seen;
   const isPromotion = options.command === 'promote';
   const sourceEnd = isPromotion ? mirroredEnd : (lag?.sourceEnd ?? -1n);
   const lostRecords = lossOf({ sourceEnd, mirroredEnd });
   const { completeAtMs = null } = lag?.lag(nowMs, Number.POSITIVE_INFINITY) ?? {};
   const ageSeconds = completeAtMs === null ? -1 : Math.ceil((nowMs - completeAtMs) / 1000);
-  const size = { records: mirroredEnd - log.logStart, bytes: BigInt(log.sizeBytes) };
+  const size =
+    log === null
+      ? { records: 0n, bytes: 0n }
+      : { records: mirroredEnd - log.logStart, bytes: BigInt(log.sizeBytes) };
   return {
     partition: view.partition,
-    virtualEnd: options.isDone ? log.end : mirroredEnd + BigInt(open.length),
+    virtualEnd: options.isDone ? endOf(partition) : end + BigInt(open.length),
     nativeEnd: shell.nativeEnd,
     firstEpoch: nextEpoch(view.timeline, virtualEpoch(lastEpoch)),
     sourceEnd,

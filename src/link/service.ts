@@ -159,6 +159,8 @@ export interface MirrorCommandRequest {
   readonly requireReplicated?: boolean;
   /** Failover only: what becomes of records that were written into the shell past us. */
   readonly written?: WrittenShells;
+  /** Failover only: what is in mirror logs that cannot be used is given up. */
+  readonly acceptLoss?: boolean;
 }
 
 /** One row per topic; an error concerns that topic only. */

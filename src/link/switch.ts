@@ -10,7 +10,8 @@ import type { Cluster } from '../cluster/cluster.ts';
 import type { PartitionView } from '../gateway/topic-directory.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
-import { nextEpoch, splice } from '../timeline/timeline.ts';
+import { lastExtent, nextEpoch, splice } from '../timeline/timeline.ts';
+import { partitionKey } from './fetch-session.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { LinkError } from './service.ts';
 import { measureShells, type ShellPartition, type WrittenShells } from './shell-topic.ts';
@@ -20,10 +21,13 @@ const flushesInFlight = 64;
 
 export interface SwitchPartition {
   readonly view: PartitionView;
-  readonly log: MirrorLog;
+  /** Null: it is lost, and that is accepted. */
+  readonly log: MirrorLog | null;
   readonly shell: ShellPartition;
-  /** End of what came from the source. */
+  /** End of what came from the source and is here. */
   readonly mirroredEnd: bigint;
+  /** The same, but of a lost copy: where the topic goes on. */
+  readonly end: bigint;
   readonly open: readonly OpenTransaction[];
   /** Highest epoch stored or advertised, ABORT batches left out. */
   readonly lastEpoch: number;
@@ -39,16 +43,30 @@ export interface Measured {
   readonly refused: ReadonlyMap<string, LinkError>;
 }
 
+/** Where partitions end whose copy is lost, by topic and partition: only where that is accepted. */
+export type LostEnds = ReadonlyMap<string, bigint>;
+
+export interface MeasureSwitchOptions {
+  readonly flush: boolean;
+  readonly written: WrittenShells;
+  readonly lost?: LostEnds;
+}
+
+/**
+ * Nobody knows which epochs a lost copy had: far above what is likely, so that none goes back.
+ */
+const epochsOfLostCopy = 1_000_000;
+
 /** @throws LinkError STORAGE_ERROR naming the partition */
-export function usableLogs(topic: MirrorTopic): readonly MirrorLog[] {
-  return topic.partitions.map(({ partition, log }) => {
-    if (log === null) {
-      throw new LinkError(
-        'STORAGE_ERROR',
-        `The mirror log of '${topic.name}-${partition}' cannot be used, so its end is not known`,
-      );
-    }
-    return log;
+function usableLogs(topic: MirrorTopic, lost: LostEnds): readonly MirrorLog[] {
+  return topic.partitions.flatMap(({ partition, log }) => {
+    if (log !== null) return [log];
+    if (lost.has(partitionKey(topic.name, partition))) return [];
+    throw new LinkError(
+      'STORAGE_ERROR',
+      `The mirror log of '${topic.name}-${partition}' cannot be used, so its end is not known. ` +
+        'See the log of Causeway; to give up what is in it: failover --accept-loss',
+    );
   });
 }
 
@@ -59,13 +77,14 @@ export function usableLogs(topic: MirrorTopic): readonly MirrorLog[] {
 export async function measureSwitch(
   destination: Cluster,
   topics: readonly MirrorTopic[],
-  options: { readonly flush: boolean; readonly written: WrittenShells },
+  options: MeasureSwitchOptions,
 ): Promise<Measured> {
+  const { lost = new Map() } = options;
   const refused = new Map<string, LinkError>();
   const usable: { topic: MirrorTopic; logs: readonly MirrorLog[] }[] = [];
   for (const topic of topics) {
     try {
-      usable.push({ topic, logs: usableLogs(topic) });
+      usable.push({ topic, logs: usableLogs(topic, lost) });
     } catch (error) {
       if (!(error instanceof LinkError)) throw error;
       refused.set(topic.name, error);
@@ -88,7 +107,7 @@ export async function measureSwitch(
   const ready: SwitchTopic[] = [];
   for (const { topic } of usable) {
     const measure = measures.get(topic.name);
-    if (measure?.kind === 'measured') ready.push(switchTopic(topic, measure.partitions));
+    if (measure?.kind === 'measured') ready.push(switchTopic(topic, measure.partitions, lost));
     else if (measure !== undefined) refused.set(topic.name, measure.error);
   }
   return { ready, refused };
@@ -104,23 +123,37 @@ async function flushAll(logs: readonly MirrorLog[]): Promise<LinkError | null> {
   }
 }
 
-function switchTopic(topic: MirrorTopic, shells: readonly ShellPartition[]): SwitchTopic {
-  const partitions = topic.partitions.flatMap((view) => {
+function switchTopic(
+  topic: MirrorTopic,
+  shells: readonly ShellPartition[],
+  lost: LostEnds,
+): SwitchTopic {
+  const partitions = topic.partitions.flatMap((view): SwitchPartition[] => {
     const shell = shells[view.partition];
     const { log } = view;
-    if (log === null || shell === undefined) return [];
-    return [
-      {
-        view,
-        log,
-        shell,
-        mirroredEnd: log.end,
-        open: log.openTransactions(),
-        lastEpoch: Math.max(view.advertisedEpoch, log.lastEpoch),
-      },
-    ];
+    if (shell === undefined) return [];
+    if (log === null) {
+      const end = lost.get(partitionKey(topic.name, view.partition));
+      return end === undefined ? [] : [lostPartition(view, shell, end)];
+    }
+    const mirroredEnd = log.end;
+    const open = log.openTransactions();
+    const lastEpoch = Math.max(view.advertisedEpoch, log.lastEpoch);
+    return [{ view, log, shell, mirroredEnd, end: mirroredEnd, open, lastEpoch }];
   });
   return { record: topic.record, partitions };
+}
+
+/** Nothing of it is here; what comes next comes above everything that anybody may know of. */
+function lostPartition(view: PartitionView, shell: ShellPartition, end: bigint): SwitchPartition {
+  const mirroredEnd = lastExtent(view.timeline).start;
+  const lastEpoch = view.advertisedEpoch + epochsOfLostCopy;
+  return { view, log: null, shell, mirroredEnd, end, open: [], lastEpoch };
+}
+
+/** S: after the ABORT batches, once they have been appended. */
+export function endOf({ log, end }: SwitchPartition): bigint {
+  return log === null ? end : log.end;
 }
 
 export function hasOpenTransactions({ partitions }: SwitchTopic): boolean {
@@ -129,17 +162,15 @@ export function hasOpenTransactions({ partitions }: SwitchTopic): boolean {
 
 /** Where the logs are cut back to if the switch is not committed. */
 export function cutsOf({ partitions }: SwitchTopic): { partition: number; offset: bigint }[] {
-  return partitions.map(({ view, mirroredEnd }) => ({
-    partition: view.partition,
-    offset: mirroredEnd,
-  }));
+  const kept = partitions.filter(({ log }) => log !== null);
+  return kept.map(({ view, mirroredEnd }) => ({ partition: view.partition, offset: mirroredEnd }));
 }
 
 /** The caller has committed the cuts. Readers see nothing of it until the hold is lifted. */
 export async function appendAborts(topic: SwitchTopic, unixMs: number): Promise<void> {
   await Promise.all(
     topic.partitions.map(async ({ view, log, open, lastEpoch, mirroredEnd }) => {
-      if (open.length === 0) return;
+      if (open.length === 0 || log === null) return;
       log.hold(mirroredEnd);
       const partitionLeaderEpoch = nextEpoch(view.timeline, virtualEpoch(lastEpoch));
       const oldestFirst = [...open].sort((left, right) =>
@@ -163,17 +194,18 @@ export async function appendAborts(topic: SwitchTopic, unixMs: number): Promise<
 }
 
 export function liftHolds({ partitions }: SwitchTopic): void {
-  for (const { log } of partitions) log.hold(null);
+  for (const { log } of partitions) log?.hold(null);
 }
 
 /** Partitions of the record after the switch: the mirror extent ends at S, the shell goes on. */
 export function splicedPartitions({ partitions }: SwitchTopic): TopicRecord['partitions'] {
-  return partitions.map(({ view, log, shell, lastEpoch }) =>
-    splice(view.timeline, {
-      virtualEnd: virtualOffset(log.end),
+  return partitions.map((partition) => {
+    const { view, shell, lastEpoch } = partition;
+    return splice(view.timeline, {
+      virtualEnd: virtualOffset(endOf(partition)),
       nativeEnd: nativeOffset(shell.nativeEnd),
       nativeEpoch: nativeEpoch(shell.nativeEpoch),
       lastVirtualEpoch: virtualEpoch(lastEpoch),
-    }),
-  );
+    });
+  });
 }

@@ -13,6 +13,7 @@ import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, linkName, offsets, startStage } from '../helpers/linked-stage.ts';
 import { mirrorView, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { fetchAt } from '../helpers/raw-reads.ts';
 import {
   createTopic,
   endTransaction,
@@ -76,7 +77,7 @@ describe('offsets of groups', { timeout: 180_000 }, () => {
     );
   }
 
-  test('R5: a commit at the source is at the destination, at any point of a batch or transaction', async () => {
+  test('R5: D01: a commit at the source is at the destination, at any point of a batch or transaction', async () => {
     const { atSource, atProxy } = stage;
     await createTopic(atSource, 'points', { partitions: 2 });
     await createTopic(atSource, 'transactions');
@@ -109,7 +110,16 @@ describe('offsets of groups', { timeout: 180_000 }, () => {
     }
     for (const offset of transactional) {
       await synced(`transactional-${offset}`, 'transactions', [offset]);
+      const [left, right] = await Promise.all(
+        [atSource, atProxy].map((cluster) => fetchAt(cluster, 'transactions', 0, BigInt(offset))),
+      );
+      assert.deepEqual([right?.errorCode, right?.first], [0, left?.first], `at ${offset}`);
     }
+    const [end = -1n] = await offsets(atProxy, 'transactions', -1n);
+    assert.ok(
+      transactional.every((offset) => BigInt(offset) <= end),
+      'no negative lag',
+    );
     // The same number is the same record.
     for (const [from, partition] of [
       [5n, 0],

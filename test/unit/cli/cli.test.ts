@@ -309,6 +309,8 @@ test('all or none, adopt and discard are said to the proxy', async () => {
   assert.equal(sent().written, 'adopt');
   assert.equal((await causeway(['mirror', 'failover', 'orders', '--discard'])).code, 0);
   assert.equal(sent().written, 'discard');
+  assert.equal((await causeway(['mirror', 'failover', 'orders', '--accept-loss'])).code, 0);
+  assert.equal(sent().acceptLoss, true);
   const both = await causeway(['mirror', 'failover', 'orders', '--adopt', '--discard']);
   assertOneLine(both, 2, /not both/);
 });

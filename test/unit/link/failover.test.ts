@@ -68,8 +68,8 @@ async function start(world: {
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
   const receipts = { clock, lag: () => undefined, groups: () => [] };
   const failover = new Failover({ context, topics, changes, link: () => undefined, receipts });
-  const run = (isDryRun = false) =>
-    failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun });
+  const run = (isDryRun = false, acceptLoss = false) =>
+    failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun, acceptLoss });
   return { topics, failover, run, events, changes };
 }
 
@@ -278,6 +278,38 @@ describe('failover', () => {
     assert.equal(error?.code, 'STORAGE_ERROR');
     assert.match(error?.message ?? '', /orders-2/);
     assert.equal(state.commits.length, 0);
+  });
+
+  test('gives up an unusable log when it is told to, and goes on above what is known', async (t) => {
+    const three = [0n, 0n, 0n].map((start) => newMirror(virtualOffset(start)));
+    const world = await scene(t, { record: activeRecord({ partitions: three }) });
+    const { run, state, topics, destination, events } = world;
+    destination.topics.set('orders', topicInfo('orders', shellId, [9, 0, 3]));
+    // A group has got as far as 77 of the partition whose copy is lost.
+    const send = destination.send.bind(destination);
+    const partitions = [{ partitionIndex: 2, committedOffset: 77n, metadata: '', errorCode: 0 }];
+    const answers: Readonly<Record<string, object>> = {
+      ListGroups: { errorCode: 0, groups: [{ groupId: 'app', groupType: '', protocolType: '' }] },
+      OffsetFetch: { errorCode: 0, topics: [{ name: 'orders', partitions }] },
+    };
+    destination.send = (async (target, api, request) =>
+      answers[api.name] ?? send(target, api, request)) as typeof destination.send;
+    const dry = (await run(true, true)).receipts[0]?.topics[0]?.partitions[2];
+    assert.equal(topics.byName('orders')?.partition(2)?.log, null, 'a dry run changes nothing');
+    const { errors, receipts } = await run(false, true);
+    assert.deepEqual([...errors], []);
+    const line = receipts[0]?.topics[0]?.partitions[2];
+    assert.deepEqual(line, dry);
+    assert.deepEqual([line?.virtualEnd, line?.mirroredEnd, line?.lostRecords], [77n, 0n, -1n]);
+    const timeline = state.topics.get('orders')?.partitions[2];
+    assert.ok(timeline);
+    const native = openNativeExtent(timeline);
+    assert.deepEqual([native?.start, native?.offsetShift], [77n, 77n]);
+    assert.ok((native?.firstEpoch ?? 0) > 1_000_000, 'above any epoch that a client may have seen');
+    const log = topics.byName('orders')?.partition(2)?.log;
+    assert.deepEqual([log?.logStart, log?.end], [77n, 77n], 'nothing is below S');
+    assert.equal(topics.byName('orders')?.partition(0)?.log?.end, 4n, 'the others keep theirs');
+    assert.ok(events.since(0).some(({ event }) => event === 'accepted_loss_given_up'));
   });
 
   test('as a dry run says what it would do and changes nothing', async (t) => {
