@@ -1,26 +1,52 @@
-// `npm run bench -- gateway`: Java's own producer and consumer at the broker, through a plain Node
-// relay that parses nothing, and through the proxy, in turn, in one run. Owns no figure but those
-// it measured.
+// `npm run bench -- gateway [--quick]`: one raw client at the broker, through a plain Node relay
+// that parses nothing, and through the proxy, in turn, in one run; the last two also with TLS to
+// the client. Throughput, CPU per byte of the process in the middle, latency of one record in
+// flight, and its memory per connection. Owns no figure but those it measured.
 import path from 'node:path';
 import { startCauseway } from '../test/helpers/causeway-process.ts';
-import { javaTool } from '../test/helpers/java-tools.ts';
+import { certificateAuthority } from '../test/helpers/certificates.ts';
 import { startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
-import { releasePorts, reservePort } from '../test/helpers/ports.ts';
+import { releasePorts, reservePorts } from '../test/helpers/ports.ts';
+import { openCluster } from '../test/helpers/raw-batches.ts';
+import { createTopic } from '../test/helpers/raw-writes.ts';
 import { rootDirectory } from '../test/helpers/repository.ts';
-import { Child, cpuSeconds } from './child.ts';
-import { type BenchResult, type BenchRow, median, row } from './report.ts';
+import { Child, cpuSeconds, residentBytes } from './child.ts';
+import { fetchRequest, LoadConnection, produceRequest } from './gateway-load.ts';
+import {
+  type BenchOptions,
+  type BenchResult,
+  type BenchRow,
+  median,
+  percentile,
+  row,
+} from './report.ts';
 
-const recordsCount = 300_000;
+interface Size {
+  readonly rounds: number;
+  readonly bytes: number;
+  readonly latencies: number;
+  readonly connections: readonly number[];
+}
+
+const full: Size = { rounds: 5, bytes: 400e6, latencies: 3000, connections: [1, 50, 1000] };
+const quick: Size = { rounds: 1, bytes: 60e6, latencies: 500, connections: [1, 50] };
+
+const partitions = 6;
 const recordBytes = 1024;
-const partitionsCount = 6;
-const rounds = 3;
+const recordsPerBatch = 16;
+const cpuRatioMost = 0.7;
+const connectionsAtOnce = 20;
 
-type PathName = 'direct' | 'relay' | 'proxy';
+type WayName = 'direct' | 'relay' | 'proxy' | 'relay, TLS' | 'proxy, TLS';
 
 interface Way {
-  readonly bootstrap: string;
-  /** Process in the middle whose CPU time is counted, or null. */
+  readonly name: WayName;
+  readonly port: number;
+  readonly usesTls: boolean;
+  /** Process in the middle, or null. */
   readonly pid: number | null;
+  /** What it is compared with, and what both add to. */
+  readonly baseline: WayName | null;
 }
 
 interface Sample {
@@ -28,111 +54,191 @@ interface Sample {
   readonly cpuSecondsPerGigabyte: number;
 }
 
-/** The last "(12.34 MB/sec)" of the producer tool; it means MiB. */
-function producedRate(text: string): number {
-  const found = [...text.matchAll(/\(([\d.]+) MB\/sec\)/g)].at(-1)?.[1];
-  if (found === undefined) throw new Error(`no rate in what the tool said: ${text}`);
-  return Number(found) * 1.048576;
+interface Measured {
+  readonly produce: Sample[];
+  readonly consume: Sample[];
+  readonly latencyMs: number[];
+  /** Bytes of resident memory more than at rest, by number of connections. */
+  readonly memory: Map<number, number>;
 }
 
-/** Column fetch.MB.sec of the consumer tool; it means MiB. */
-function consumedRate(text: string): number {
-  const lines = text.trim().split('\n');
-  const header = lines.find((line) => line.includes('fetch.MB.sec'));
-  const column = header?.split(',').findIndex((name) => name.trim() === 'fetch.MB.sec') ?? -1;
-  const value = Number(lines.at(-1)?.split(',')[column]);
-  if (!Number.isFinite(value)) throw new Error(`no rate in what the tool said: ${text}`);
-  return value * 1.048576;
-}
+type Results = ReadonlyMap<WayName, Measured>;
 
 async function measure(way: Way, run: () => Promise<number>): Promise<Sample> {
-  const begun = way.pid === null ? 0 : cpuSeconds(way.pid);
-  const megabytesPerSecond = await run();
-  const used = way.pid === null ? 0 : cpuSeconds(way.pid) - begun;
-  const gigabytes = (recordsCount * recordBytes) / 1e9;
-  return { megabytesPerSecond, cpuSecondsPerGigabyte: used / gigabytes };
-}
-
-async function produce(way: Way, topic: string): Promise<number> {
-  const size = ['--num-records', String(recordsCount), '--record-size', String(recordBytes)];
-  const { stdout } = await javaTool(
-    way,
-    'kafka-producer-perf-test',
-    ['--topic', topic, ...size, '--throughput', '-1', '--command-property', 'acks=all'],
-    { timeoutMs: 300_000 },
-  );
-  return producedRate(stdout);
-}
-
-async function consume(way: Way, topic: string): Promise<number> {
-  const count = ['--num-records', String(recordsCount), '--timeout', '60000'];
-  const { stdout } = await javaTool(way, 'kafka-consumer-perf-test', ['--topic', topic, ...count], {
-    timeoutMs: 300_000,
-  });
-  return consumedRate(stdout);
-}
-
-type Samples = Record<PathName, { produce: Sample[]; consume: Sample[] }>;
-
-async function sample(ways: Record<PathName, Way>): Promise<Samples> {
-  const samples: Samples = {
-    direct: { produce: [], consume: [] },
-    relay: { produce: [], consume: [] },
-    proxy: { produce: [], consume: [] },
+  const cpu = (): number => (way.pid === null ? 0 : cpuSeconds(way.pid));
+  const begunMs = performance.now();
+  const cpuBegun = cpu();
+  const bytes = await run();
+  const cpuUsed = cpu() - cpuBegun;
+  const seconds = (performance.now() - begunMs) / 1000;
+  return {
+    megabytesPerSecond: bytes / 1e6 / seconds,
+    cpuSecondsPerGigabyte: cpuUsed / (bytes / 1e9),
   };
-  for (let round = 0; round < rounds; round++) {
-    for (const name of ['direct', 'relay', 'proxy'] as const) {
-      const way = ways[name];
-      const topic = `bench-${round}-${name}`;
-      const count = ['--partitions', String(partitionsCount), '--replication-factor', '1'];
-      await javaTool(ways.direct, 'kafka-topics', ['--create', '--topic', topic, ...count]);
-      samples[name].produce.push(await measure(way, () => produce(way, topic)));
-      samples[name].consume.push(await measure(way, () => consume(way, topic)));
-      await javaTool(ways.direct, 'kafka-topics', ['--delete', '--topic', topic]);
-    }
-  }
-  return samples;
 }
 
-function rowsOf(samples: Samples, what: 'produce' | 'consume'): BenchRow[] {
-  const rate = (name: PathName): number =>
-    median(samples[name][what].map((one) => one.megabytesPerSecond));
-  const cost = (name: PathName): number =>
-    median(samples[name][what].map((one) => one.cpuSecondsPerGigabyte));
-  const unit = 'CPU s per GB';
+async function measureMemory(way: Way, counts: readonly number[], into: Measured): Promise<void> {
+  if (way.pid === null) return;
+  const atRest = residentBytes(way.pid);
+  const open: LoadConnection[] = [];
+  try {
+    for (const count of counts) {
+      while (open.length < count) {
+        const missing = Math.min(connectionsAtOnce, count - open.length);
+        const more = await Promise.all(
+          Array.from({ length: missing }, () => LoadConnection.open(way)),
+        );
+        open.push(...more);
+        await Promise.all(more.map((connection) => connection.touch()));
+      }
+      into.memory.set(count, residentBytes(way.pid) - atRest);
+    }
+  } finally {
+    for (const connection of open) connection.close();
+  }
+}
+
+/** `topic` is new, so that no way reads or writes what another made. */
+async function measureRound(way: Way, topic: string, size: Size, into: Measured): Promise<void> {
+  const connection = await LoadConnection.open(way);
+  try {
+    await connection.touch();
+    const shape = { topic, partitions, recordBytes, recordsPerBatch };
+    const large = produceRequest(shape);
+    const reading = fetchRequest(topic, partitions);
+    // What is compiled while it runs costs only once.
+    await connection.produce(large, size.bytes / 10);
+    into.produce.push(await measure(way, () => connection.produce(large, size.bytes)));
+    await connection.consume(reading, size.bytes / 10);
+    into.consume.push(await measure(way, () => connection.consume(reading, size.bytes)));
+    const small = produceRequest({ ...shape, partitions: 1, recordsPerBatch: 1, recordBytes: 100 });
+    into.latencyMs.push(...(await connection.latencies(small, size.latencies)));
+  } finally {
+    connection.close();
+  }
+}
+
+function measuredOf(results: Results, name: WayName): Measured {
+  const found = results.get(name);
+  if (found === undefined) throw new Error(`nothing was measured of ${name}`);
+  return found;
+}
+
+function rowsOf(way: Way, results: Results): BenchRow[] {
+  const own = measuredOf(results, way.name);
+  const baseline = way.baseline === null ? null : measuredOf(results, way.baseline);
+  const direct = measuredOf(results, 'direct');
   return [
-    row(`${what}, direct`, rate('direct'), 'MB/s'),
-    row(`${what}, plain relay`, rate('relay'), 'MB/s', { baseline: rate('direct') }),
-    row(`${what}, proxy`, rate('proxy'), 'MB/s', { baseline: rate('direct') }),
-    row(`${what}, plain relay`, cost('relay'), unit),
-    row(`${what}, proxy against the relay`, cost('proxy'), unit, { baseline: cost('relay') }),
+    ...rateRows(way, own, baseline),
+    ...latencyRows(way, { own, baseline, direct }),
+    ...[...own.memory].map(([count, bytes]) => {
+      const compared = baseline?.memory.get(count);
+      const options = compared === undefined ? {} : { baseline: compared / 1e6 };
+      return row(`memory of ${count} connections, ${way.name}`, bytes / 1e6, 'MB', options);
+    }),
   ];
 }
 
-export async function benchGateway(): Promise<BenchResult> {
-  const relayPort = await reservePort();
-  const destination = await startKafkaCluster({ advertisedPorts: [relayPort], heapMb: 1024 });
-  const [broker] = destination.brokers;
-  if (broker === undefined) throw new Error('a cluster without brokers');
-  const relayProgram = path.join(rootDirectory, 'dist/bench/baseline/plain-relay.js');
-  const relay = new Child([relayProgram, String(relayPort), String(broker.port)]);
-  await relay.line();
-  const causeway = await startCauseway({ destination });
-  try {
-    const ways: Record<PathName, Way> = {
-      direct: { bootstrap: `127.0.0.1:${broker.internalPort}`, pid: null },
-      relay: { bootstrap: `127.0.0.1:${relayPort}`, pid: relay.pid },
-      proxy: { bootstrap: causeway.bootstrap, pid: causeway.pid },
-    };
-    const samples = await sample(ways);
-    return {
-      bench: 'gateway',
-      rows: [...rowsOf(samples, 'produce'), ...rowsOf(samples, 'consume')],
-    };
-  } finally {
-    await causeway.stop();
-    await relay.stop();
-    await destination.stop();
-    releasePorts([relayPort]);
+function rateRows(way: Way, own: Measured, baseline: Measured | null): BenchRow[] {
+  return (['produce', 'consume'] as const).flatMap((what) => {
+    const rate = (of: Measured): number => median(of[what].map((one) => one.megabytesPerSecond));
+    const cost = (of: Measured): number => median(of[what].map((one) => one.cpuSecondsPerGigabyte));
+    const rates = baseline === null ? {} : { baseline: rate(baseline), target: 1 };
+    const costs = baseline === null ? {} : { baseline: cost(baseline), ratioAtMost: cpuRatioMost };
+    return [
+      row(`${what}, ${way.name}`, rate(own), 'MB/s', rates),
+      ...(way.pid === null ? [] : [row(`${what}, ${way.name}`, cost(own), 'CPU s per GB', costs)]),
+    ];
+  });
+}
+
+/** Of a way with a process in the middle: what it adds to the broker's own. */
+function latencyRows(
+  way: Way,
+  { own, baseline, direct }: { own: Measured; baseline: Measured | null; direct: Measured },
+): BenchRow[] {
+  return [0.5, 0.99, 0.999].map((share) => {
+    const at = (of: Measured): number => percentile(of.latencyMs, share);
+    const what = `p${share * 100} of one record, ${way.name}`;
+    if (way.pid === null) return row(what, at(own), 'ms');
+    const added = at(own) - at(direct);
+    if (baseline === null) return row(`${what}, added`, added, 'ms');
+    const most = share === 0.5 ? { ratioAtMost: 1 } : {};
+    return row(`${what}, added`, added, 'ms', { baseline: at(baseline) - at(direct), ...most });
+  });
+}
+
+async function measureAll(
+  ways: readonly Way[],
+  size: Size,
+  newTopic: (name: string) => Promise<void>,
+): Promise<Results> {
+  const results = new Map<WayName, Measured>();
+  for (const way of ways) {
+    const own = { produce: [], consume: [], latencyMs: [], memory: new Map<number, number>() };
+    results.set(way.name, own);
+    await measureMemory(way, size.connections, own);
   }
+  for (let round = 0; round < size.rounds; round++) {
+    for (const [index, way] of ways.entries()) {
+      const topic = `bench-${round}-${index}`;
+      await newTopic(topic);
+      await measureRound(way, topic, size, measuredOf(results, way.name));
+    }
+  }
+  return results;
+}
+
+export async function benchGateway(options: BenchOptions): Promise<BenchResult> {
+  const ports = await reservePorts(2);
+  const [relayPort = 0, relayTlsPort = 0] = ports;
+  const stops: (() => Promise<unknown>)[] = [async () => releasePorts(ports)];
+  try {
+    const ca = await certificateAuthority();
+    stops.push(() => ca.remove());
+    const { certificateFile, keyFile } = await ca.sign('server', 'IP:127.0.0.1');
+    const destination = await startKafkaCluster({ heapMb: 1024 });
+    stops.push(() => destination.stop());
+    const [broker] = destination.brokers;
+    if (broker === undefined) throw new Error('a cluster without brokers');
+    const program = path.join(rootDirectory, 'dist/bench/baseline/plain-relay.js');
+    const startRelay = async (port: number, ...files: string[]): Promise<number> => {
+      const relay = new Child([program, String(port), String(broker.port), ...files]);
+      stops.push(() => relay.stop());
+      await relay.line();
+      return relay.pid;
+    };
+    const relayPid = await startRelay(relayPort);
+    const relayTlsPid = await startRelay(relayTlsPort, certificateFile, keyFile);
+    const plain = await startCauseway({ destination });
+    stops.push(() => plain.stop());
+    const gateway = { tls: { certificate: certificateFile, key: keyFile } };
+    const secured = await startCauseway({ destination, name: 'secured', config: { gateway } });
+    stops.push(() => secured.stop());
+    const ways: Way[] = [
+      { name: 'direct', port: broker.port, usesTls: false, pid: null, baseline: null },
+      { name: 'relay', port: relayPort, usesTls: false, pid: relayPid, baseline: null },
+      { name: 'proxy', port: portOf(plain), usesTls: false, pid: plain.pid, baseline: 'relay' },
+      { name: 'relay, TLS', port: relayTlsPort, usesTls: true, pid: relayTlsPid, baseline: null },
+      {
+        name: 'proxy, TLS',
+        port: portOf(secured),
+        usesTls: true,
+        pid: secured.pid,
+        baseline: 'relay, TLS',
+      },
+    ];
+    const client = openCluster(destination);
+    stops.push(() => client.close());
+    const newTopic = (name: string): Promise<void> => createTopic(client, name, { partitions });
+    const results = await measureAll(ways, options.quick ? quick : full, newTopic);
+    return { bench: 'gateway', rows: ways.flatMap((way) => rowsOf(way, results)) };
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+  }
+}
+
+/** There is one broker, so any listener but the link node's leads everywhere. */
+function portOf({ bootstrap }: { bootstrap: string }): number {
+  return Number(bootstrap.split(':').at(-1));
 }

@@ -16,6 +16,8 @@ export interface BenchRow {
   /** value / baseline. */
   readonly ratio: number | null;
   readonly target: number | null;
+  /** Of ratio or value to the target. */
+  readonly bound: '>=' | '<=';
   /** Whether ratio or value meets the target; null without one. */
   readonly ok: boolean | null;
 }
@@ -29,20 +31,25 @@ export function row(
   what: string,
   value: number,
   unit: string,
-  /** `target`: the ratio's least; `atMost`: the value's most. */
-  options: { baseline?: number; target?: number; atMost?: number } = {},
+  /** `target`: the ratio's least; `ratioAtMost`: its most; `atMost`: the value's most. */
+  options: { baseline?: number; target?: number; ratioAtMost?: number; atMost?: number } = {},
 ): BenchRow {
-  const { baseline = null, target = null, atMost = null } = options;
+  const { baseline = null, target = null, ratioAtMost = null, atMost = null } = options;
   const ratio = baseline === null ? null : value / baseline;
-  const isMet = target === null || ratio === null ? null : ratio >= target;
+  const most = atMost ?? ratioAtMost;
+  const judged = atMost === null ? ratio : value;
+  const isMet = (limit: number): boolean | null =>
+    judged === null ? null : most === null ? judged >= limit : judged <= limit;
+  const limit = most ?? target;
   return {
     what,
     value,
     unit,
     baseline,
     ratio,
-    target: atMost ?? target,
-    ok: atMost === null ? isMet : value <= atMost,
+    target: limit,
+    bound: most === null ? '>=' : '<=',
+    ok: limit === null ? null : isMet(limit),
   };
 }
 
@@ -66,9 +73,8 @@ function figure(value: number | null): string {
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
-function targetOf({ target, ratio }: BenchRow): string {
-  if (target === null) return '';
-  return `${ratio === null ? '<=' : '>='} ${figure(target)}`;
+function targetOf({ target, bound }: BenchRow): string {
+  return target === null ? '' : `${bound} ${figure(target)}`;
 }
 
 export function print(result: BenchResult, options: { json: boolean }): void {

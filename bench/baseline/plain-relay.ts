@@ -1,13 +1,24 @@
-// The baseline of the gateway: a relay that parses nothing (`a.pipe(b)`).
-// `node plain-relay.js LISTEN_PORT TARGET_PORT` prints `ready`.
-import { connect, createServer } from 'node:net';
+// The baseline of the gateway: a relay that parses nothing (`a.pipe(b)`), plain or with TLS to the
+// client. `node plain-relay.js LISTEN_PORT TARGET_PORT [CERTIFICATE_FILE KEY_FILE]` prints `ready`.
+import { readFileSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 
-const [listenPort, targetPort] = process.argv.slice(2).map(Number);
+const [listen, target, certificateFile, keyFile] = process.argv.slice(2);
 
-createServer({ noDelay: true }, (client) => {
-  const upstream = connect({ port: targetPort ?? 0, host: '127.0.0.1', noDelay: true });
+function relay(client: Socket): void {
+  const upstream = connect({ port: Number(target), host: '127.0.0.1', noDelay: true });
   client.pipe(upstream);
   upstream.pipe(client);
   client.on('error', () => upstream.destroy());
   upstream.on('error', () => client.destroy());
-}).listen(listenPort, '127.0.0.1', () => process.stdout.write('ready\n'));
+}
+
+const server =
+  certificateFile === undefined || keyFile === undefined
+    ? createServer({ noDelay: true }, relay)
+    : createTlsServer(
+        { noDelay: true, cert: readFileSync(certificateFile), key: readFileSync(keyFile) },
+        relay,
+      );
+server.listen(Number(listen), '127.0.0.1', () => process.stdout.write('ready\n'));
