@@ -5,7 +5,7 @@ import { ClientSession } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
-import type { Route } from '../../../src/gateway/router.ts';
+import type { Route, Router } from '../../../src/gateway/router.ts';
 import type { SessionSummary } from '../../../src/gateway/session-options.ts';
 import type { TopicDirectory } from '../../../src/gateway/topic-directory.ts';
 import { FakeSession } from './read-fixtures.ts';
@@ -23,6 +23,7 @@ export interface SessionUnderTest {
 export async function sessionBetween(options: {
   handler?: Handler;
   route?: (apiKey: number) => Route;
+  router?: Pick<Router, 'route'>;
   role?: ListenerRole;
   keepsFrames?: boolean;
   requestBytesMax?: number;
@@ -41,7 +42,7 @@ export async function sessionBetween(options: {
         ...new FakeSession(role).services,
         ...(options.directory && { directory: options.directory }),
       },
-      router: {
+      router: options.router ?? {
         route: ({ apiKey }) => options.route?.(apiKey) ?? { kind: 'handler', handler },
       },
       connect: () => broker.connect(),
