@@ -32,7 +32,6 @@ export class BypassWatch {
   readonly #closing = new AbortController();
   #groups: readonly BypassGroup[] = [];
   #isFailing = false;
-  #done: Promise<void> = Promise.resolve();
 
   constructor(options: BypassWatchOptions) {
     this.#options = options;
@@ -44,12 +43,12 @@ export class BypassWatch {
   }
 
   start(): void {
-    this.#done = this.#run();
+    void this.#run();
   }
 
-  async close(): Promise<void> {
+  /** A look that is under way, and may hang, is left to end with the cluster's connections. */
+  close(): void {
     this.#closing.abort();
-    await this.#done;
   }
 
   async #run(): Promise<void> {
@@ -68,6 +67,7 @@ export class BypassWatch {
     }
     try {
       const all = await groupsWithMembers(cluster);
+      if (this.#closing.signal.aborted) return;
       this.#show(all.flatMap((one) => this.#bypassing(one) ?? []));
       this.#isFailing = false;
     } catch (error) {

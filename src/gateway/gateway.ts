@@ -213,6 +213,7 @@ class RunningGateway implements Gateway {
     clearInterval(this.#refreshTimer);
     this.#brokers.close();
     this.#tls?.close();
+    this.#bypass.close();
     const reason = 'the proxy is stopping';
     for (const session of this.#sessions) session.shutdown(reason);
     const deadlineMs = this.#services.now() + drainMs;
@@ -220,7 +221,6 @@ class RunningGateway implements Gateway {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     for (const session of this.#sessions) session.destroy(reason);
-    await this.#bypass.close();
   }
 
   #accept(role: ListenerRole, socket: Socket): void {
