@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
+import { benchGroups } from './groups.ts';
 import { benchInterruption } from './interruption.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
@@ -13,6 +14,7 @@ const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchR
   gateway: benchGateway,
   failover: benchFailover,
   interruption: benchInterruption,
+  groups: benchGroups,
 };
 
 const { values, positionals } = parseArgs({

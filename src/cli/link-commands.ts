@@ -194,6 +194,19 @@ async function listTasks(
   context.print(link.tasks, () => tasksTable(link));
 }
 
+const comparingTasks = new Set(['AutoCreateMirror', 'TopicConfigsSync', 'AclSync']);
+
+/** What differs between source and mirrors now, edits that are left alone included. */
+async function showDrift(context: CommandContext, name: string): Promise<void> {
+  const { tasks } = await context.client.get<{ tasks: TaskPlanAnswer[] }>(`${pathOf(name)}/plan`);
+  const comparing = tasks.filter(({ task }) => comparingTasks.has(task));
+  const differing = comparing.filter(({ changes }) => changes.length > 0);
+  context.print(comparing, () =>
+    differing.length === 0 ? `Link ${name}: no difference.\n` : plansTable(differing),
+  );
+  if (differing.length > 0) context.exitCode = ExitCode.partly;
+}
+
 export function addLinkCommands(program: Command, runner: Runner): void {
   const link = program.command('link').description('links to source clusters');
   link
@@ -228,6 +241,11 @@ export function addLinkCommands(program: Command, runner: Runner): void {
     .argument('<name>')
     .option('--dry-run', 'what they would change now, and what they leave alone')
     .action(action(runner, listTasks));
+  link
+    .command('drift')
+    .description('how topics, configs and ACLs differ from the source; exit 3 when they do')
+    .argument('<name>')
+    .action(action(runner, showDrift));
   const config = link.command('config').description('settings of a link');
   config
     .command('list')

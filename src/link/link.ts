@@ -111,6 +111,11 @@ export class LinkRuntime implements FeedLink {
     };
   }
 
+  /** As the last look at the source found it. */
+  sourceTopic(name: string): TopicInfo | undefined {
+    return this.#infos.get(name);
+  }
+
   start(): void {
     for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
     this.#done = this.#run();

@@ -1,5 +1,6 @@
 // The settings of a link's sync tasks: topics, configs, ACLs. Pure. Refuses to know how tasks work.
 // Invariant: a key that no task may ever touch cannot be asked for.
+import { MappingRuleError, parsePrincipalMapping } from '../config/principal-mapping.ts';
 import { type AclFilter, parseAclFilters } from '../tasks/acl-filters.ts';
 import { parseList } from '../tasks/json-filters.ts';
 import { type NameFilter, parseNameFilter } from '../tasks/name-filters.ts';
@@ -25,6 +26,15 @@ export interface SyncSettings {
     readonly filters: readonly AclFilter[] | null;
     /** `owned`: ACLs that we made and that the source does not have any more are deleted. */
     readonly mode: 'additive' | 'owned';
+    /** What a principal of the source is called at the destination. */
+    readonly principal: (principal: string) => string;
+  };
+  /** What is told to MirrorMaker 2's tools, by its own names. */
+  readonly emit: {
+    readonly checkpoints: boolean;
+    readonly checkpointsPeriodMs: number;
+    readonly heartbeats: boolean;
+    readonly heartbeatsPeriodMs: number;
   };
 }
 
@@ -39,6 +49,11 @@ export const syncSettingDefaults: Readonly<Record<string, string>> = {
   'acl.sync.ms': '5000',
   'acl.filters': '',
   'acl.sync.mode': 'additive',
+  'acl.principal.mapping.rules': '',
+  'emit.checkpoints.enabled': 'false',
+  'emit.checkpoints.interval.seconds': '5',
+  'emit.heartbeats.enabled': 'false',
+  'emit.heartbeats.interval.seconds': '1',
 };
 
 const replicationFactorMax = 32_767;
@@ -76,6 +91,20 @@ function mode(text: string): 'additive' | 'owned' {
   return refuse('acl.sync.mode', "must be 'additive' or 'owned'");
 }
 
+/** Kafka's rules for names of users; a name that no rule fits stays as it is. */
+function principalMapping(rules: string): (principal: string) => string {
+  if (rules.trim() === '') return (principal) => principal;
+  const type = 'User:';
+  try {
+    const map = parsePrincipalMapping(`${rules.trim()}, DEFAULT`);
+    return (principal) =>
+      principal.startsWith(type) ? `${type}${map(principal.slice(type.length))}` : principal;
+  } catch (error) {
+    if (error instanceof MappingRuleError) refuse('acl.principal.mapping.rules', error.message);
+    throw error;
+  }
+}
+
 /** @throws LinkError INVALID_CONFIG naming the setting */
 export function parseSyncSettings(configs: Readonly<Record<string, string>>): SyncSettings {
   const topicFilters = 'auto.create.mirror.topics.filters';
@@ -95,6 +124,13 @@ export function parseSyncSettings(configs: Readonly<Record<string, string>>): Sy
       periodMs: integer(configs, 'acl.sync.ms', 100),
       filters: filters(configs, 'acl.filters', parseAclFilters),
       mode: mode(configs['acl.sync.mode'] ?? ''),
+      principal: principalMapping(configs['acl.principal.mapping.rules'] ?? ''),
+    },
+    emit: {
+      checkpoints: boolean(configs, 'emit.checkpoints.enabled'),
+      checkpointsPeriodMs: 1_000 * integer(configs, 'emit.checkpoints.interval.seconds', 1),
+      heartbeats: boolean(configs, 'emit.heartbeats.enabled'),
+      heartbeatsPeriodMs: 1_000 * integer(configs, 'emit.heartbeats.interval.seconds', 1),
     },
   };
 }

@@ -141,6 +141,30 @@ class MetricsCollector {
       },
     );
     this.#filled(
+      'link_heartbeat_age_seconds',
+      'Age of the last heartbeat that came through: end-to-end lag plus at most its interval.',
+      ['link'],
+      (gauge, { links }) => {
+        for (const { record, tasks } of links) {
+          const ageMs = tasks.find(({ name }) => name === 'HeartbeatEmit')?.counts?.ageMs ?? -1;
+          if (ageMs >= 0) gauge.set({ link: record.name }, ageMs / 1000);
+        }
+      },
+    );
+    this.#filled(
+      'link_drift',
+      'Differences between source and mirrors that a sync task has found, edits here included.',
+      ['link', 'task'],
+      (gauge, { links }) => {
+        for (const { record, tasks } of links) {
+          for (const { name, counts } of tasks) {
+            if (counts?.drift !== undefined)
+              gauge.set({ link: record.name, task: name }, counts.drift);
+          }
+        }
+      },
+    );
+    this.#filled(
       'groups_held',
       'Groups whose offsets at the destination are left as they are, by reason.',
       ['link', 'reason'],

@@ -23,21 +23,35 @@ export function aclMap(acls: Iterable<Acl>): Map<string, Acl> {
   return new Map([...acls].map((acl) => [aclKey(acl), acl]));
 }
 
+export interface AclNames {
+  readonly prefix: string;
+  /** Empty when groups keep their names. */
+  readonly groupPrefix: string;
+  readonly ownTopicPrefix: string;
+  /** What a principal of the source is called at the destination. */
+  readonly principal: (principal: string) => string;
+}
+
 /**
  * The ACL as it is meant at the destination, where the source's topics have a prefix. All topics of
  * the source are then those with the prefix. Null: it is about topics that are never mirrored.
  */
-export function mappedAcl(
-  acl: Acl,
-  names: { readonly prefix: string; readonly ownTopicPrefix: string },
-): Acl | null {
-  if (acl.resourceType !== resourceTypes.topic) return acl;
-  if (acl.resourceName.startsWith(names.ownTopicPrefix)) return null;
-  if (names.prefix === '') return acl;
-  if (acl.resourceName === '*' && acl.patternType === patternTypes.literal) {
-    return { ...acl, resourceName: names.prefix, patternType: patternTypes.prefixed };
+export function mappedAcl(acl: Acl, names: AclNames): Acl | null {
+  const { resourceType, resourceName } = acl;
+  const mapped = { ...acl, principal: names.principal(acl.principal) };
+  if (resourceType === resourceTypes.topic) {
+    if (resourceName.startsWith(names.ownTopicPrefix)) return null;
+    return prefixed(mapped, names.prefix);
   }
-  return { ...acl, resourceName: `${names.prefix}${acl.resourceName}` };
+  return resourceType === resourceTypes.group ? prefixed(mapped, names.groupPrefix) : mapped;
+}
+
+function prefixed(acl: Acl, prefix: string): Acl {
+  if (prefix === '') return acl;
+  if (acl.resourceName === '*' && acl.patternType === patternTypes.literal) {
+    return { ...acl, resourceName: prefix, patternType: patternTypes.prefixed };
+  }
+  return { ...acl, resourceName: `${prefix}${acl.resourceName}` };
 }
 
 export interface AclComparison {

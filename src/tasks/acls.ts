@@ -87,7 +87,8 @@ export class AclSync implements TaskWork {
       const nothing = { code: 'MISCONFIGURATION_ERROR', message, isHarmless: true };
       return { problems: [...problems, nothing], counts: {} };
     }
-    const counts = { matched: desiredCount, own: claimed.size, left: diff.left.length };
+    const drift = diff.create.length + diff.remove.length + diff.left.length;
+    const counts = { matched: desiredCount, own: claimed.size, left: diff.left.length, drift };
     return { problems, counts };
   }
 
@@ -116,7 +117,12 @@ export class AclSync implements TaskWork {
         'acl.sync.enable is true, but acl.filters is not set',
       );
     }
-    const names = { prefix, ownTopicPrefix: this.#context.ownTopicPrefix };
+    const names = {
+      prefix,
+      groupPrefix: this.#link.settings.offsetSync.isPrefixed ? prefix : '',
+      ownTopicPrefix: this.#context.ownTopicPrefix,
+      principal: aclSync.principal,
+    };
     const desired = new Map<string, Acl>();
     const fences = this.#fences();
     for (const filter of aclSync.filters) {

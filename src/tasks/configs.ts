@@ -76,7 +76,7 @@ export class ConfigSync implements TaskWork {
   async round(): Promise<TaskRound> {
     const problems: TaskProblem[] = [];
     const wanted = new Set<string>();
-    const counts = { topics: 0, changed: 0, localEdits: 0 };
+    const counts = { topics: 0, changed: 0, localEdits: 0, drift: 0 };
     for (const records of chunks(this.#records(), topicsPerRequest)) {
       const found = await this.#examine(records);
       problems.push(...found.problems);
@@ -84,6 +84,8 @@ export class ConfigSync implements TaskWork {
         for (const change of diff.changes) wanted.add(keyOf(record.name, change));
         counts.topics++;
         counts.localEdits += diff.localEdits.length;
+        counts.drift += diff.changes.length + diff.localEdits.length;
+        if (this.#partitions(record) !== null) counts.drift++;
       }
       counts.changed += await this.#apply(found.examined);
     }
@@ -107,6 +109,8 @@ export class ConfigSync implements TaskWork {
           const detail = `${name}: edited here (${shown(here)}), the source has ${shown(source)}`;
           changes.push({ action: 'keep', subject, detail });
         }
+        const partitions = this.#partitions(record);
+        if (partitions !== null) changes.push({ action: 'wait', subject, detail: partitions });
       }
     }
     return { changes, problems: [...problems, ...this.#refused.problems] };
@@ -120,6 +124,13 @@ export class ConfigSync implements TaskWork {
         topicId !== null &&
         (state === 'ACTIVE' || state === 'PENDING_STOPPED'),
     );
+  }
+
+  /** How the numbers of partitions differ; null when they do not, or the source's is unknown. */
+  #partitions(record: TopicRecord): string | null {
+    const there = this.#link.sourceTopic(record.sourceTopic)?.partitions.length ?? 0;
+    const here = record.partitions.length;
+    return there === 0 || there === here ? null : `${there} partitions at the source, ${here} here`;
   }
 
   async #examine(records: readonly TopicRecord[]): Promise<Findings> {

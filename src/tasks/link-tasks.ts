@@ -1,4 +1,5 @@
-// The sync tasks of one link: groups, topics, configs, ACLs. Owns their start and stop; refuses to
+// The sync tasks of one link: groups, topics, configs, ACLs, and what is told to MirrorMaker 2's
+// tools. Owns their start and stop; refuses to
 // know what each does. Invariant: a task's failure is its own.
 import type { LinkContext } from '../link/context.ts';
 import type { MirrorCreator } from '../link/create-mirror.ts';
@@ -7,9 +8,11 @@ import type { MirrorTopics } from '../link/mirror-topics.ts';
 import type { TaskPlan, TaskStatus } from '../link/service.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { AclSync } from './acls.ts';
+import { CheckpointEmit } from './checkpoints.ts';
 import { ConfigSync } from './configs.ts';
 import { GroupHandovers } from './group-handover.ts';
 import { GroupSync } from './groups.ts';
+import { HeartbeatEmit } from './heartbeats.ts';
 import { SyncTask, type TaskWork } from './sync-task.ts';
 import { TopicSync } from './topics.ts';
 
@@ -43,7 +46,15 @@ export class LinkTasks {
       lookAt: (group) => groups.lookAt(group),
     });
     const topics = task(new TopicSync(parts));
-    this.#tasks = [task(this.groups), topics, this.#configs, task(new AclSync(parts))];
+    const checkpoints = new CheckpointEmit({ context, link, groups: () => groups.status() });
+    this.#tasks = [
+      task(groups),
+      topics,
+      this.#configs,
+      task(new AclSync(parts)),
+      task(checkpoints),
+      task(new HeartbeatEmit(parts)),
+    ];
   }
 
   start(): void {

@@ -60,6 +60,7 @@ import {
   type OpenedStorage,
   openDiskStorage,
 } from '../../storage/index.ts';
+import { counted } from '../helpers/counted-cluster.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { GiveUp, uniqueName, until } from '../helpers/wait.ts';
@@ -256,24 +257,6 @@ export function lostRanges(
   status: MirrorStatus,
 ): { partition: number; from: bigint; to: bigint }[] {
   return status.lostRanges.map(({ partition, from, to }) => ({ partition, from, to }));
-}
-
-/** The same cluster, its requests counted. */
-function counted(cluster: Cluster, sent: Map<string, number>): Cluster {
-  return {
-    send: (target, api, request, options) => {
-      sent.set(api.name, (sent.get(api.name) ?? 0) + 1);
-      return cluster.send(target, api, request, options);
-    },
-    metadata: (topics) => cluster.metadata(topics),
-    apiVersions: (nodeId) => cluster.apiVersions(nodeId),
-    reach: (host, port) => cluster.reach(host, port),
-    get brokers() {
-      return cluster.brokers;
-    },
-    bootstrap: cluster.bootstrap,
-    close: () => cluster.close(),
-  };
 }
 
 export async function createTopic(

@@ -115,7 +115,21 @@ describe('groups', () => {
     assert.equal(world.service.describeLink('dr').tasks[0]?.state, 'ACTIVE');
   });
 
-  test('never pass the durable end of the mirror (R5)', async () => {
+  test('D02, D03, D04: are exact wherever they are, far behind and at the very end', async () => {
+    const topic = await mirrorWith(100);
+    const batch = Array.from({ length: 1_000 }, (_, index) => `v${index}`);
+    for (let round = 0; round < 19; round++) await produce(world.source, { topic }, batch);
+    await world.caughtUp(topic, [19_100n]);
+    const positions = [0n, 1n, 7n, 50n, 99n, 1_000n, 9_999n, 19_099n, 19_100n];
+    const groups = new Map(positions.map((offset) => [uniqueName(`at-${offset}`), offset]));
+    for (const [group, offset] of groups) await commit(world.source, group, { topic, offset });
+    for (const [group, offset] of groups) await arrives(group, topic, offset);
+    const [group = ''] = [...groups].find(([, offset]) => offset === 50n) ?? [];
+    await commit(world.source, group, { topic, offset: 51n });
+    await arrives(group, topic, 51n);
+  });
+
+  test('D05: never pass the durable end of the mirror, and follow it (R5)', async () => {
     const topic = await mirrorWith(3);
     const group = uniqueName('clamped');
     await world.command('pause', topic);
@@ -145,7 +159,7 @@ describe('groups', () => {
     await arrives(group, topic, 9n);
   });
 
-  test('that are live at the destination are left alone and named', async () => {
+  test('D23: that are live at the destination are left alone and named, others follow', async () => {
     const topic = await mirrorWith(10);
     const group = uniqueName('live');
     const kafka = new Kafka({
@@ -157,7 +171,10 @@ describe('groups', () => {
     await consumer.subscribe({ topic });
     await consumer.run({ eachMessage: async () => undefined });
     try {
+      const other = uniqueName('not-live');
       await commit(world.source, group, { topic, offset: 7n });
+      await commit(world.source, other, { topic, offset: 6n });
+      await arrives(other, topic, 6n);
       await until('named as live', () => heldReason(group) === 'live');
       assert.notEqual((await committed(world.destination, group, topic))?.offset, 7n);
     } finally {

@@ -28,7 +28,7 @@ interface Handovers {
   readonly handovers: readonly { readonly group: string; readonly state: string }[];
 }
 
-describe('offsets of groups', { timeout: 180_000 }, () => {
+describe('offsets of groups', { timeout: 300_000 }, () => {
   let stage: LinkedStage;
 
   before(async () => {

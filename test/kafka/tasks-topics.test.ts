@@ -2,12 +2,17 @@
 // stands in the way for a while; never over a topic that is there, never back into the cluster
 // that it came from.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
+import { buildBatch } from '../../protocol/index.ts';
 import type { LinkError, TaskStatus } from '../../src/link/service.ts';
 import { createAcls, deleteAcls } from '../../src/tasks/acl-requests.ts';
+import { readTopicConfigs } from '../../src/tasks/config-requests.ts';
+import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+import { createTopic, LinkWorld, produce, produceBatch } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
@@ -63,6 +68,11 @@ function task(link: string): TaskStatus {
     .tasks.find(({ name }) => name === 'AutoCreateMirror');
   assert.ok(found);
   return found;
+}
+
+async function topicPlan(link: string) {
+  const plans = await world.service.planTasks(link);
+  return plans.find((plan) => plan.task === 'AutoCreateMirror');
 }
 
 function taskError(link: string, code: string): Promise<{ code: string; message: string }> {
@@ -145,7 +155,7 @@ describe('mirrors by filters', () => {
     await appears(`${link}.a`);
     const { message } = await taskError(link, 'POLICY_VIOLATION_ERROR');
     assert.match(message, /1 topics wait.*max is 1/);
-    const [plan] = await world.service.planTasks(link);
+    const plan = await topicPlan(link);
     assert.deepEqual(plan?.changes, [
       {
         action: 'wait',
@@ -169,7 +179,7 @@ describe('mirrors by filters', () => {
     });
     const { message } = await taskError(link, 'TOPIC_EXISTS_ERROR');
     assert.match(message, new RegExp(name));
-    const [plan] = await world.service.planTasks(link);
+    const plan = await topicPlan(link);
     assert.deepEqual(
       plan?.changes.map(({ action, subject }) => [action, subject]),
       [['keep', `topic ${name}`]],
@@ -177,6 +187,37 @@ describe('mirrors by filters', () => {
     assert.deepEqual(mirrors(link), []);
     assert.equal(await produce(world.destination, { topic: name }, ['still mine']), 1n);
   });
+});
+
+test('the topic of a schema registry is mirrored like any other, tombstones included', async () => {
+  const link = await autoLink();
+  const name = uniqueName('_schemas');
+  await createTopic(world.source, name, { configs: { 'cleanup.policy': 'compact' } });
+  const schema = { schema: '"string"', subject: 'orders-value', version: 1, id: 1, deleted: false };
+  const key = { keytype: 'SCHEMA', subject: 'orders-value', version: 1, magic: 1 };
+  const noop = { keytype: 'NOOP', magic: 0 };
+  const timestamp = BigInt(Date.now());
+  const records = [
+    { key, value: schema },
+    { key: noop, value: null },
+    { key, value: { ...schema, deleted: true } },
+    { key, value: null },
+  ].map(({ key: identity, value }) => ({
+    key: Buffer.from(JSON.stringify(identity)),
+    value: value === null ? null : Buffer.from(JSON.stringify(value)),
+    timestamp,
+  }));
+  await produceBatch(world.source, { topic: name }, buildBatch({ baseOffset: 0n, records }));
+  await world.createMirror(link, name);
+  await world.caughtUp(name, [4n]);
+  const log = world.directory.byName(name)?.partition(0)?.log;
+  assert.ok(log);
+  const { chunks } = await log.read(0n, { bytesMax: 1 << 20, atLeastOneBatch: true });
+  const stored = Buffer.concat(chunks);
+  const [first] = await readBatches(world.source, name, 0);
+  assert.equal(first?.hash, createHash('sha256').update(stored).digest('hex'));
+  const configs = await readTopicConfigs(world.destination, [name], ['cleanup.policy']);
+  assert.equal(configs.get(name)?.configs[0]?.value, 'compact');
 });
 
 test('D17: a creation that fails is shown with its reason and tried again', async () => {
@@ -247,6 +288,13 @@ test('D24: new topics are mirrored after every restart, of ours and of the desti
 });
 
 describe('the verdict on a link', () => {
+  function followed(group: string, topic: string, offset: number): Promise<unknown> {
+    return until(`${group} at ${offset}`, async () => {
+      const [found] = await committedOffsets(world.destination, group, topic, 1);
+      return found === offset;
+    });
+  }
+
   /** Within 15 s, or the test fails. */
   function verdict(link: string, state: string, error: string): Promise<unknown> {
     const shown = () => world.service.describeLink(link);
@@ -260,7 +308,7 @@ describe('the verdict on a link', () => {
     );
   }
 
-  test('names a right that is missing, and clears when it is granted', async () => {
+  test('D14: names a right that is missing, and clears when it is granted', async () => {
     const link = await autoLink();
     const name = await sourceTopic(`${link}.a`, ['1']);
     await appears(name);
@@ -283,8 +331,16 @@ describe('the verdict on a link', () => {
     await verdict(link, 'ACTIVE', 'NO_ERROR');
   });
 
-  test('names a source that is gone, and every task waits for it', async () => {
-    const link = await autoLink({ 'topic.config.sync.ms': '300' });
+  test('D14, D15: names a source that is gone; every task waits for it, and goes on after it', async () => {
+    const link = await autoLink({
+      'topic.config.sync.ms': '300',
+      'consumer.offset.sync.enable': 'true',
+    });
+    const grouped = await sourceTopic(`${link}.grouped`, ['1', '2', '3']);
+    await appears(grouped);
+    await world.caughtUp(grouped, [3n]);
+    await commitOffsets(world.source, `${link}-group`, grouped, [1]);
+    await followed(`${link}-group`, grouped, 1);
     await verdict(link, 'ACTIVE', 'NO_ERROR');
     await source.kill9();
     await verdict(link, 'UNAVAILABLE', 'BOOTSTRAP_TCP_CONNECTION_FAILED_ERROR');
@@ -299,5 +355,7 @@ describe('the verdict on a link', () => {
     await sourceTopic(`${link}.after`);
     await appears(`${link}.after`);
     await until('the task is well', () => task(link).lastSuccessTimeMs > seen);
+    await commitOffsets(world.source, `${link}-group`, grouped, [2]);
+    await followed(`${link}-group`, grouped, 2);
   });
 });

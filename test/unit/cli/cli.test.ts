@@ -103,6 +103,9 @@ test('links are listed, described, configured and deleted', async () => {
   assert.match(described, /RPO: +0\.2 s|RPO: +0\.3 s/);
   assert.match(described, /bootstrap\.servers +source:9092/);
   assert.match((await causeway(['link', 'tasks', 'dr'])).out, /ConsumerOffsetSync +ACTIVE/);
+  const drift = await causeway(['link', 'drift', 'dr']);
+  assert.match(drift.out, /AutoCreateMirror +create +mirror a/);
+  assert.equal(drift.code, 3);
   const { out: plan } = await causeway(['link', 'tasks', 'dr', '--dry-run']);
   assert.match(plan, /AutoCreateMirror +create +mirror a +of source topic a/);
   const set = ['link', 'config', 'set', 'dr', 'cluster.link.paused=true', '--delete', 'client.id'];
@@ -221,7 +224,7 @@ test('topics come from a file too; comments and empty lines are left out', async
 test('groups are listed', async () => {
   assert.match(
     (await causeway(['group', 'list', '--link', 'dr'])).out,
-    /billing +orders +0 +42 +40/,
+    /billing +classic +orders +0 +42 +40/,
   );
   const rows = JSON.parse((await causeway(['group', 'list', '--link', 'dr', '-o', 'json'])).out);
   assert.equal(rows[0].destinationOffset, 40);

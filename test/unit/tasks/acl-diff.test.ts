@@ -1,6 +1,8 @@
 // ACLs: Cluster Linking's filters, the prefix, and that only what the link made is ever deleted.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { linkSettingDefaults } from '../../../src/link/link-settings.ts';
+import { parseSyncSettings } from '../../../src/link/sync-settings.ts';
 import type { Acl } from '../../../src/state/records.ts';
 import { type AclComparison, aclMap, diffAcls, mappedAcl } from '../../../src/tasks/acl-diff.ts';
 import { parseAclFilters } from '../../../src/tasks/acl-filters.ts';
@@ -95,7 +97,12 @@ describe('ACLs', () => {
 });
 
 describe('the prefix', () => {
-  const names = { prefix: 'eu.', ownTopicPrefix: '__causeway' };
+  const names = {
+    prefix: 'eu.',
+    groupPrefix: '',
+    ownTopicPrefix: '__causeway',
+    principal: (principal: string) => principal,
+  };
 
   test('is applied to topics, by name and by pattern', () => {
     assert.equal(mappedAcl(acl('a'), names)?.resourceName, 'eu.a');
@@ -107,6 +114,27 @@ describe('the prefix', () => {
     const group = acl('g', { resourceType: 3 });
     assert.deepEqual(mappedAcl(group, names), group);
     assert.deepEqual(mappedAcl(acl('*'), { ...names, prefix: '' }), acl('*'));
+  });
+
+  test('is applied to groups where their names have it', () => {
+    const group = acl('g', { resourceType: 3 });
+    const prefixed = mappedAcl(group, { ...names, groupPrefix: 'eu.' });
+    assert.deepEqual(prefixed, { ...group, resourceName: 'eu.g' });
+  });
+
+  test('principals are called by the rules; who fits none keeps the name', () => {
+    const rules = 'RULE:^CN=(.*?),.*$/$1/L';
+    const { principal } = parseSyncSettings({
+      ...linkSettingDefaults,
+      'acl.principal.mapping.rules': rules,
+    }).aclSync;
+    const mapped = (name: string) =>
+      mappedAcl(acl('a', { principal: name }), { ...names, principal });
+    assert.equal(mapped('User:CN=App,O=Acme')?.principal, 'User:app');
+    assert.equal(mapped('User:other')?.principal, 'User:other');
+    assert.equal(mapped('Group:CN=App,O=Acme')?.principal, 'Group:CN=App,O=Acme');
+    const wrong = { ...linkSettingDefaults, 'acl.principal.mapping.rules': 'RULE:(/x/' };
+    assert.throws(() => parseSyncSettings(wrong), /'acl.principal.mapping.rules'/);
   });
 
   test('ACLs on our own topics are never taken over', () => {
