@@ -187,6 +187,8 @@ async function switchAll(stage: LinkedStage, names: readonly string[]): Promise<
   for (const client of clients) await client.start();
   await commitGroups(atSource, names, 1n);
   const watching = Promise.all(clients.map((client) => client.watch()));
+  // Awaited below; until then a fault of the command itself is to be told first.
+  watching.catch((error: unknown) => process.stderr.write(`# a live client: ${error}\n`));
   await source.kill9();
   const all = { link: linkName, all: true };
   const dryBegun = performance.now();

@@ -33,21 +33,10 @@ export function formatExport(
     ...head,
     recordsCount: records.length,
   };
-  return `${[JSON.stringify(whole), ...records.map(lineOf)].join('\n')}\n`;
-}
-
-/**
- * Records are never changed, only replaced: each is encoded once, however many snapshots it is
- * in. With thousands of topics the encoding of all for each commit would take most of a processor.
- */
-const knownLines = new WeakMap<StateRecord, string>();
-
-function lineOf(record: StateRecord): string {
-  const known = knownLines.get(record);
-  if (known !== undefined) return known;
-  const line = `{"key":${JSON.stringify(stateKey(record))},"value":${encodeRecord(record)}}`;
-  knownLines.set(record, line);
-  return line;
+  const lines = records.map(
+    (record) => `{"key":${JSON.stringify(stateKey(record))},"value":${encodeRecord(record)}}`,
+  );
+  return `${[JSON.stringify(whole), ...lines].join('\n')}\n`;
 }
 
 function parseLine(line: string, number: number): Readonly<Record<string, unknown>> {

@@ -353,9 +353,20 @@ function toJson(record: StateRecord): string {
   );
 }
 
+/**
+ * Records are never changed, only replaced: each is encoded once, for the state topic and for
+ * however many snapshots it is in. With thousands of topics the encoding of all for each commit
+ * would take most of a processor.
+ */
+const knownTexts = new WeakMap<StateRecord, string>();
+
 /** The text of the value, always with the fields in the same order. @throws StateError CORRUPT */
 export function encodeRecord(record: StateRecord): string {
-  return toJson(readRecord(stateKey(record), JSON.parse(toJson(record))));
+  const known = knownTexts.get(record);
+  if (known !== undefined) return known;
+  const text = toJson(readRecord(stateKey(record), JSON.parse(toJson(record))));
+  knownTexts.set(record, text);
+  return text;
 }
 
 /** @throws StateError CORRUPT */
