@@ -1,12 +1,13 @@
 // Wiring: makes every part of the service from its configuration, in order (destination, state,
 // storage, links, gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants:
 // ports are bound before the first answer; a start that fails closes what it had opened.
+import { totalmem } from 'node:os';
 import type { StorageUsage } from '../storage/mirror-log.ts';
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource, destinationSecurity } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
-import { eventsMax } from './config/limits.ts';
+import { eventsMax, memoryWarning } from './config/limits.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
 import { type OffsetShift, shiftedDirectory } from './gateway/shifted-directory.ts';
 import { systemClock } from './link/context.ts';
@@ -138,6 +139,8 @@ async function openParts(
     onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());
+  const memory = memoryWarning(totalmem());
+  if (memory !== null) events.warn('memory_limit', `Memory: ${memory}.`);
   // Nobody waits for it: a broker that is down would hold up the start.
   void connectionWarnings(config, destination).then((warnings) => {
     for (const warning of warnings) {

@@ -1,6 +1,7 @@
 // `causeway serve` and `causeway state import`: the two commands that work from the configuration
 // file. Owns the signals of a serving process. A start that fails is one clear line and exit code
 // 1.
+import { totalmem } from 'node:os';
 import type { Command } from 'commander';
 import type { CausewayConfig, TlsListenerConfig } from '../config/config.ts';
 import { ConfigError, loadConfig } from '../config/load.ts';
@@ -27,11 +28,13 @@ async function readConfig(context: CommandContext, file: string): Promise<Causew
 }
 
 async function reportConfig(context: CommandContext, config: CausewayConfig): Promise<void> {
-  const { memoryTerms } = await import('../config/limits.ts');
+  const { memoryBytesMax, memoryTerms, memoryWarning } = await import('../config/limits.ts');
   const { gateway, storage, admin } = config;
   if (gateway.tls !== undefined) await checkTls(gateway.tls);
   const { destinationWarnings } = await import('../serve.ts');
+  const memoryFault = memoryWarning(totalmem());
   const warnings = await destinationWarnings(config);
+  if (memoryFault !== null) warnings.push(memoryFault);
   const ports = `${gateway.brokerPorts.first}-${gateway.brokerPorts.last}`;
   context.print({ valid: true, name: config.name, memory: memoryTerms, warnings }, () => {
     const head = block([
@@ -44,7 +47,10 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
     ]);
     const memory = table(
       ['MEMORY AT MOST, FOR EACH', 'BYTES', 'HOW MANY AT MOST'],
-      memoryTerms.map(({ what, bytesMax, countMax }) => [what, bytes(bytesMax), countMax]),
+      [
+        ...memoryTerms.map(({ what, bytesMax, countMax }) => [what, bytes(bytesMax), countMax]),
+        ['in all, with one source broker', bytes(memoryBytesMax()), 1],
+      ],
     );
     return `${head}\n${memory}${warnings.map((warning) => `\nWarning: ${warning}`).join('')}`;
   });

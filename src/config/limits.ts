@@ -8,6 +8,9 @@ import {
   connectionsMax,
   heldResponseBytesMax,
   partialRequestBytesMax,
+  queuedRequestBytesMax,
+  receiveBlockSizes,
+  receiveBytesMax,
   requestBytesMaxDefault,
   socketBufferBytes,
 } from '../gateway/limits.ts';
@@ -29,13 +32,30 @@ export interface MemoryTerm {
   readonly bytesMax: number;
 }
 
-/** Socket buffers both ways, a request and an answer held whole, and answers out of turn. */
+const smallestBlockBytes = Math.min(...receiveBlockSizes);
+const largestBlockBytes = Math.max(...receiveBlockSizes);
+
+/**
+ * A block that each side is read into, what both sides still have to be written, requests that
+ * wait, answers out of turn (each may go over its limit by one read), and a request and an answer
+ * held whole.
+ */
 const clientConnectionBytesMax =
-  4 * socketBufferBytes + requestBytesMaxDefault + collectedResponseBytesMax + heldResponseBytesMax;
+  2 * smallestBlockBytes +
+  2 * (socketBufferBytes + largestBlockBytes) +
+  (queuedRequestBytesMax + largestBlockBytes) +
+  (heldResponseBytesMax + largestBlockBytes) +
+  requestBytesMaxDefault +
+  collectedResponseBytesMax;
 
 export const memoryTerms: readonly MemoryTerm[] = [
   { what: 'client connection', countMax: connectionsMax, bytesMax: clientConnectionBytesMax },
   { what: 'requests in part, all clients', countMax: 1, bytesMax: partialRequestBytesMax },
+  {
+    what: 'memory that sockets are read into, all clients',
+    countMax: 1,
+    bytesMax: receiveBytesMax,
+  },
   // One Fetch answer is on its way while the one before is appended.
   { what: 'source broker', countMax: null, bytesMax: 2 * defaultLinkLimits.fetchBytesMax },
   {
@@ -47,3 +67,24 @@ export const memoryTerms: readonly MemoryTerm[] = [
   { what: 'index cache of the storage', countMax: 1, bytesMax: indexBytesMaxDefault },
   { what: 'event', countMax: eventsMax, bytesMax: eventBytes },
 ];
+
+/** All that the limits allow, with every client connection at its worst and one source broker. */
+export function memoryBytesMax(terms: readonly MemoryTerm[] = memoryTerms): number {
+  return terms.reduce((sum, { countMax, bytesMax }) => sum + (countMax ?? 1) * bytesMax, 0);
+}
+
+/** A sentence when the limits allow more than the machine has; null when all fits. */
+export function memoryWarning(
+  machineBytes: number,
+  terms: readonly MemoryTerm[] = memoryTerms,
+): string | null {
+  const bytesMax = memoryBytesMax(terms);
+  if (bytesMax <= machineBytes) return null;
+  const inGiB = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  const rest = bytesMax - clientConnectionBytesMax * connectionsMax;
+  return (
+    `the limits allow ${inGiB(bytesMax)} in all, this machine has ${inGiB(machineBytes)}: ` +
+    `each client connection may hold ${inGiB(clientConnectionBytesMax)} at its worst, ` +
+    `all else ${inGiB(rest)}`
+  );
+}
