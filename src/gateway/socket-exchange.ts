@@ -66,6 +66,7 @@ function readFrame(socket: Socket): Promise<Buffer> {
       connectTimeoutMs,
     );
     socket.on('data', onData).on('error', onError).on('end', onEnd).on('close', onEnd);
-    socket.resume();
+    if (socket.destroyed) onEnd();
+    else socket.resume();
   });
 }

@@ -72,11 +72,15 @@ export class UpstreamIdentity {
     for (;;) {
       const token = await this.#logins.settledToken(this.#owner);
       const socket = await dial();
+      // Also between two exchanges, where nobody else would hear of it; the next one is told.
+      const onError = (): void => void socket.destroy();
+      socket.on('error', onError);
       try {
         await this.#authenticate(exchangeOn(socket, 'causeway'), token);
+        socket.off('error', onError);
         return socket;
       } catch (error) {
-        socket.on('error', () => socket.destroy()).destroy();
+        socket.destroy();
         if (this.#takesOther(error)) continue;
         if (!(error instanceof ClusterError) || error.code !== 'AUTHENTICATION') throw error;
         if (now() - token.madeAtMs < youngMs) {

@@ -8,6 +8,7 @@ import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route, Router } from '../../../src/gateway/router.ts';
 import type { SessionSummary } from '../../../src/gateway/session-options.ts';
 import type { TopicDirectory } from '../../../src/gateway/topic-directory.ts';
+import type { UpstreamIdentity } from '../../../src/gateway/upstream-identity.ts';
 import { FakeSession } from './read-fixtures.ts';
 import { RawClient, ScriptedBroker } from './wire-fixtures.ts';
 
@@ -28,6 +29,7 @@ export async function sessionBetween(options: {
   keepsFrames?: boolean;
   requestBytesMax?: number;
   intakeBudget?: IntakeBudget;
+  identity?: UpstreamIdentity;
   directory?: TopicDirectory;
 }): Promise<SessionUnderTest> {
   const role = options.role ?? { kind: 'broker', nodeId: 1 };
@@ -46,6 +48,7 @@ export async function sessionBetween(options: {
         route: ({ apiKey }) => options.route?.(apiKey) ?? { kind: 'handler', handler },
       },
       connect: () => broker.connect(),
+      identity: options.identity,
       onClosed: (summary) => summaries.push(summary),
       intakeBudget: options.intakeBudget ?? new IntakeBudget(1 << 30),
       blocks: new ReceiveBlocks(),
