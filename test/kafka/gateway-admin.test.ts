@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
-import { javaTool } from '../helpers/java-tools.ts';
+import { type JavaToolName, JavaTools } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
 import { batch, MemoryMirrorLog } from '../unit/gateway/memory-mirror-log.ts';
@@ -13,6 +13,7 @@ import { type GatewayUnderTest, gatewayFor, linkNodeId } from './gateway-fixture
 
 let kafka: KafkaCluster;
 let proxy: GatewayUnderTest;
+let tools: JavaTools;
 const directory = new FakeDirectory();
 const log = new MemoryMirrorLog(40n, batch(40n, 60));
 let topicId: string;
@@ -30,16 +31,16 @@ before(async () => {
   await cluster.close();
   directory.put({ name: 'orders', topicId, mode: 'mirror', log });
   proxy = await gatewayFor(kafka, { directory });
+  tools = await JavaTools.start();
 });
 
 after(async () => {
+  await tools?.stop();
   await proxy?.close();
   await kafka?.stop();
 });
 
-const tool = (
-  ...args: Parameters<typeof javaTool> extends [unknown, ...infer Rest] ? Rest : never
-) => javaTool(proxy, ...args);
+const tool = (name: JavaToolName, args: readonly string[]) => tools.run(proxy, name, args);
 
 test('the link node is listed and leads the mirror', async () => {
   const { stdout } = await tool('kafka-topics', ['--describe', '--topic', 'orders']);
@@ -68,6 +69,21 @@ test('tools that ask every node get each answer once', async () => {
   const entity = ['--entity-type', 'brokers', '--entity-name', String(linkNodeId)];
   await tool('kafka-configs', ['--describe', ...entity]);
   await tool('kafka-configs', ['--describe', '--all', ...entity]);
+  await tool('kafka-features', ['describe']);
+  await tool('kafka-metadata-quorum', ['describe', '--status']);
+});
+
+test('tools that ask replicas or change every node go on beside the link node', async () => {
+  const hanging = ['find-hanging', '--broker-id', '1', '--topic', 'orders'];
+  const { stdout } = await tool('kafka-transactions', hanging);
+  assert.match(stdout, /ProducerId/);
+  const throttle = 'leader.replication.throttled.rate';
+  const link = ['--entity-type', 'brokers', '--entity-name', String(linkNodeId)];
+  await tool('kafka-configs', ['--alter', ...link, '--delete-config', throttle]);
+  await assert.rejects(
+    tool('kafka-configs', ['--alter', ...link, '--add-config', `${throttle}=1`]),
+    /is the linking proxy: it has no configs/,
+  );
 });
 
 test('a group on the mirror is described with the mirror’s offsets', async () => {
