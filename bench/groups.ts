@@ -7,7 +7,7 @@ import { defaultLinkLimits, type LinkContext, systemClock } from '../src/link/co
 import type { LinkRuntime } from '../src/link/link.ts';
 import type { MirrorTopics } from '../src/link/mirror-topics.ts';
 import { forEachLimited } from '../src/link/signal.ts';
-import { commitGroup, readGroups } from '../src/tasks/group-offsets.ts';
+import { CoordinatorMap, commitGroup, readGroups } from '../src/tasks/group-offsets.ts';
 import { GroupSync } from '../src/tasks/groups.ts';
 import { virtualOffset } from '../src/timeline/offsets.ts';
 import { newMirror } from '../src/timeline/timeline.ts';
@@ -147,8 +147,14 @@ export async function benchGroups({ quick }: BenchOptions): Promise<BenchResult>
   ]);
   const [source, destination] = [sideOf(sourceKafka), sideOf(destinationKafka)];
   try {
-    await createTopic(source.cluster, topic, { partitions });
-    await createTopic(destination.cluster, topic, { partitions });
+    for (const { cluster } of [source, destination]) {
+      await createTopic(cluster, topic, { partitions });
+      // Asking for a coordinator makes the broker create its topic of offsets.
+      await until('coordinators', async () => {
+        const located = await new CoordinatorMap(cluster).locate([groupName(0)]);
+        return located.size > 0;
+      });
+    }
     const all = Array.from({ length: groupsCount }, (_, index) => index);
     await commitAll(source.cluster, all, 10n);
     const perGroup = await alone(source, Math.min(groupsCount, 200));
