@@ -58,7 +58,10 @@ export async function authorize(
     return nowMs - answer.askedAtMs >= ageMsMax;
   });
   if (stale.length > 0) await ask(session, cache, stale);
-  return new Map(names.map((name) => [name, verdict(cache.get(name), operation)]));
+  const verdicts = new Map(names.map((name) => [name, verdict(cache.get(name), operation)]));
+  // Only now: one request may name more topics than are kept.
+  evict(cache);
+  return verdicts;
 }
 
 /** The destination went away; the session itself reports that and ends with its upstream. */
@@ -108,6 +111,10 @@ async function ask(
     // No answer means no: nothing was cached, so every name is refused retriably.
     if (!isUnanswered(error)) throw error;
   }
+}
+
+/** The oldest answers go first: `ask` puts renewed ones at the end. */
+function evict(cache: Map<string, Answer>): void {
   for (const name of cache.keys()) {
     if (cache.size <= cachedTopicsMax) break;
     cache.delete(name);

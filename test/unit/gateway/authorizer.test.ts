@@ -83,3 +83,12 @@ test('no answer means no, retriably, whatever was allowed before', async () => {
   client.nowMs += 30_001;
   assert.equal(await verdict(client, AclOperation.READ), ErrorCode.NOT_LEADER_OR_FOLLOWER);
 });
+
+test('one request may name more topics than verdicts are kept', async () => {
+  const client = session();
+  const names = Array.from({ length: 10_005 }, (_, index) => `topic-${index}`);
+  for (const name of names) client.broker.operations.set(name, READ);
+  const verdicts = await authorize(client, names, AclOperation.READ);
+  assert.equal(verdicts.size, names.length);
+  assert.deepEqual(new Set(verdicts.values()), new Set([ErrorCode.NONE]));
+});
