@@ -1,8 +1,10 @@
 // Which copies of compacted topics are to be built anew, and when: those that have grown well
 // beyond what the source still has, and those that may hold a deleted key because the source
-// cleaned records away that we had not read. Owns that decision for one link; refuses to know how a
-// copy is built (rebuild-copy.ts). Invariants: one at a time, so that no more than one copy of a
-// link takes its space twice; a source that does not tell sizes is judged by growth alone.
+// cleaned records away that we had not read. So are copies, of any topic, with a transaction whose
+// end was cleaned away, or readers would wait for it for ever. Owns that decision for one link;
+// refuses to know how a copy is built (rebuild-copy.ts). Invariants: one at a time, so that no more
+// than one copy of a link takes its space twice; a source that does not tell sizes is judged by
+// growth alone.
 import {
   createDescribableLogDirTopic,
   createDescribeLogDirsRequest,
@@ -12,6 +14,7 @@ import { StorageError } from '../../storage/errors.ts';
 import { describeLogDirsApi } from '../cluster/apis.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkClock, LinkLimits } from './context.ts';
+import { EndlessTransactions, firstOpenOffset } from './endless-transactions.ts';
 import { partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { NotWhole, rebuildCopy } from './rebuild-copy.ts';
@@ -36,6 +39,9 @@ export class CompactCopies {
   readonly #parts: CompactCopiesParts;
   /** Size of a copy when it was first seen or last built: what growth is measured from. */
   readonly #baseBytes = new WeakMap<PartitionFeed, number>();
+  readonly #endless = new EndlessTransactions();
+  /** Open transactions that are the same in a copy that was built anew: by their first offset. */
+  readonly #unended = new WeakMap<PartitionFeed, bigint>();
   #nextLookMs = Number.NEGATIVE_INFINITY;
   #isRunning = false;
 
@@ -48,12 +54,15 @@ export class CompactCopies {
     const { clock, limits, link } = this.#parts;
     const nowMs = clock.monotonicMs();
     if (this.#isRunning || nowMs < this.#nextLookMs || !link.mayAct()) return;
-    const candidates = [...feeds].filter((feed) => this.#isCandidate(feed));
-    if (candidates.length === 0) return;
+    const all = [...feeds];
+    const candidates = all.filter((feed) => this.#isCandidate(feed));
+    const open = all.filter(({ log }) => log.openTransactions().length > 0);
+    if (candidates.length === 0 && open.length === 0) return;
     this.#isRunning = true;
     link.inBackground(async () => {
       try {
         await this.#look(candidates);
+        await this.#endTransactions(open);
       } finally {
         this.#isRunning = false;
         this.#nextLookMs = clock.monotonicMs() + limits.rebuildCheckMs;
@@ -79,6 +88,29 @@ export class CompactCopies {
       } catch (error) {
         this.#failed(feed, error);
       }
+    }
+  }
+
+  /** A copy whose transaction ended unseen is read again: with its end, or without its records. */
+  async #endTransactions(open: readonly PartitionFeed[]): Promise<void> {
+    const { link } = this.#parts;
+    for (const feed of await this.#endless.find(link.cluster, open)) {
+      const firstOffset = firstOpenOffset(feed);
+      if (firstOffset === null || this.#unended.get(feed) === firstOffset) continue;
+      const { topic, partition } = feed;
+      link.events.warn(
+        'mirror_transaction_end_unseen',
+        `${topic}-${partition}: the transaction at offset ${firstOffset} has ended at the ` +
+          'source, its end was cleaned away before it was read: the copy is built anew',
+        { topic, partition, link: link.name, offset: String(firstOffset) },
+      );
+      try {
+        await this.#rebuild(feed, await this.#tombstonesMs(feed));
+      } catch (error) {
+        this.#failed(feed, error);
+        continue;
+      }
+      if (firstOpenOffset(feed) === firstOffset) this.#unended.set(feed, firstOffset);
     }
   }
 

@@ -115,6 +115,7 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
   // None is whole: named here when the first is one that never can be.
   if (covered === 0 && records.length > 0) forEachBatch(records, () => false);
   if (covered > 0) {
+    assertWithinSource(records, data.highWatermark);
     if (!link.mayAct()) return;
     await feed.append(covered === records.length ? records : records.subarray(0, covered));
     feed.startOverride = null;
@@ -124,6 +125,16 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
   if (logStartOffset > log.logStart && logStartOffset <= log.end && link.mayAct()) {
     await log.deleteHead(logStartOffset);
   }
+}
+
+/** A broker gives readers nothing beyond its high watermark: what it sends there is not its log. */
+function assertWithinSource(records: Buffer, highWatermark: bigint): void {
+  const behind = positionBehind(records);
+  if (highWatermark < 0n || behind === null || behind.offset <= highWatermark) return;
+  throw new StorageError(
+    'OFFSET_OUT_OF_ORDER',
+    `offset ${behind.offset - 1n} is beyond the source's own end ${highWatermark}`,
+  );
 }
 
 function onAppendError(

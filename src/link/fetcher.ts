@@ -167,6 +167,7 @@ export class BrokerFetcher {
       this.#link.lost(error);
       this.#link.refreshMetadata();
       for (const feed of feeds) {
+        feed.gotNoAnswer(error.message);
         if (!feed.readAtLeader()) continue;
         this.#link.nearFailed();
         this.#link.reassign(feed);
@@ -242,7 +243,7 @@ export class BrokerFetcher {
         bytes += data.records?.length ?? 0;
         const from = fetchedFrom.get(feed) ?? feed.position;
         const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
-        work.push(feed.take(ahead, () => this.#acceptOne(feed, data, from)));
+        work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, data, from)));
         if (ahead === null) continue;
         const { highWatermark } = data;
         const [end, offsets] = [ahead.offset, ahead.offset - from];
@@ -253,7 +254,9 @@ export class BrokerFetcher {
     this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });
     // In a session silence means: nothing new, everything as it was.
     for (const feed of fetchedFrom.keys()) {
-      if (!answered.has(feed)) feed.lag.observeSource(null, at);
+      if (answered.has(feed)) continue;
+      feed.lag.observeSource(null, at);
+      feed.succeed();
     }
     if (work.length > 0) this.#release(frame, Promise.all(work));
   }

@@ -122,10 +122,16 @@ export class PartitionFeed {
 
   /**
    * Works off one answer after those that came before it. `ahead` is where fetching may go on
-   * meanwhile; whoever works it off has to look whether the log has come that far.
+   * meanwhile, if the answer is the one that is waited for and leads on; whoever works it off has
+   * to look whether the log has come that far.
    */
-  take(ahead: FetchPosition | null, work: () => Promise<void>): Promise<void> {
-    if (ahead !== null) this.#ahead = ahead;
+  take(
+    answer: { readonly from: bigint; readonly ahead: FetchPosition | null },
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const { from, ahead } = answer;
+    // After an answer that was not appended, those behind it lead away from where the log stands.
+    if (ahead !== null && from === this.fetchOffset && ahead.offset > from) this.#ahead = ahead;
     this.#waitingCount++;
     const run = this.#taking.then(work).finally(() => {
       this.#waitingCount--;
@@ -196,6 +202,12 @@ export class PartitionFeed {
     this.#failures = 0;
     this.#cause = null;
     this.retryAtMs = 0;
+  }
+
+  /** Its broker did not answer; whoever asks for many partitions at once waits for all of them. */
+  gotNoAnswer(cause: string): void {
+    this.#failures++;
+    this.#cause = cause;
   }
 
   /** Tried again after a growing delay. Returns how often it has failed in a row. */

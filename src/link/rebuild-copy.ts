@@ -103,7 +103,7 @@ class Rebuild {
     return { ...answer, isDense: isDense(answer.records, end) };
   }
 
-  /** Goes on to an end that was read after what is here. False: on the way something was cleaned. */
+  /** Goes on to an end that was read after what is here. False: what came was cleaned already. */
   async #reachEnd(): Promise<boolean> {
     const first = await this.#copyMore();
     let isWhole = first.isDense;

@@ -18,6 +18,8 @@ export const earliestTimestamp = -2n;
 /** Fetch names topics by id from here on. */
 export const fetchTopicIdsFrom = 13;
 
+const readCommitted = 1;
+
 export interface LeaderPartition {
   readonly topic: string;
   readonly partition: number;
@@ -44,7 +46,7 @@ function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key):
 async function askLeader(
   cluster: Cluster,
   partitions: readonly LeaderPartition[],
-  query: { leaderId: number; timestamp: bigint; timeoutMs: number },
+  query: { leaderId: number; timestamp: bigint; timeoutMs: number; isCommittedOnly: boolean },
 ): Promise<Map<string, OffsetAnswer>> {
   const answers = new Map<string, OffsetAnswer>();
   const topics = [...groupBy(partitions, ({ topic }) => topic)].map(([name, members]) =>
@@ -58,7 +60,11 @@ async function askLeader(
   const response = await cluster.send(
     { kind: 'node', nodeId: query.leaderId },
     listOffsetsApi,
-    createListOffsetsRequest({ replicaId: -1, topics }),
+    createListOffsetsRequest({
+      replicaId: -1,
+      isolationLevel: query.isCommittedOnly ? readCommitted : 0,
+      topics,
+    }),
     { timeoutMs: query.timeoutMs },
   );
   for (const topic of response.topics) {
@@ -73,7 +79,12 @@ async function askLeader(
 export async function listOffsets(
   cluster: Cluster,
   partitions: readonly LeaderPartition[],
-  query: { timestamp: bigint; timeoutMs?: number },
+  query: {
+    timestamp: bigint;
+    timeoutMs?: number;
+    /** The latest offset is then the last stable one. */
+    isCommittedOnly?: boolean;
+  },
 ): Promise<OffsetAnswers> {
   const all = new Map<string, OffsetAnswer>();
   for (const { topic, partition, leaderId } of partitions) {
@@ -84,11 +95,13 @@ export async function listOffsets(
     partitions.filter(({ leaderId }) => leaderId >= 0),
     ({ leaderId }) => leaderId,
   );
-  const { timestamp, timeoutMs = 5_000 } = query;
+  const { timestamp, timeoutMs = 5_000, isCommittedOnly = false } = query;
   await Promise.all(
     [...byLeader].map(async ([leaderId, members]) => {
       try {
-        const answers = await askLeader(cluster, members, { leaderId, timestamp, timeoutMs });
+        const answers = await askLeader(cluster, members, {
+          ...{ leaderId, timestamp, timeoutMs, isCommittedOnly },
+        });
         for (const [key, answer] of answers) all.set(key, answer);
       } catch (error) {
         // Stands as NETWORK_EXCEPTION for these partitions; anything else is a fault of ours.

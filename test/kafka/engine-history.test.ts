@@ -7,7 +7,14 @@ import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.t
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { KeyedTopic } from './keyed-topic.ts';
-import { createTopic, deleteRecords, LinkWorld, lostRanges, produce } from './link-fixture.ts';
+import {
+  createTopic,
+  deleteRecords,
+  LinkWorld,
+  lostRanges,
+  produce,
+  Transaction,
+} from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
@@ -15,7 +22,14 @@ let world: LinkWorld;
 
 before(async () => {
   [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source', settings: { 'log.cleaner.backoff.ms': '200' } }),
+    startKafkaCluster({
+      name: 'source',
+      settings: {
+        'log.cleaner.backoff.ms': '200',
+        'producer.id.expiration.ms': '1000',
+        'producer.id.expiration.check.interval.ms': '300',
+      },
+    }),
     startKafkaCluster({ name: 'destination' }),
   ]);
   world = await new LinkWorld({
@@ -113,6 +127,26 @@ test('a key that was deleted and cleaned away while the mirror was paused is not
     describe: () => world.describe(name),
   });
   await topic.check(logOf(name), topic.end);
+});
+
+test('R7: the end of a transaction that was lost in a recorded gap', async () => {
+  const topic = uniqueName('gaptxn');
+  await createTopic(world.source, topic);
+  await world.createMirror('on', topic);
+  const transaction = new Transaction(world.source, uniqueName('txn'));
+  await transaction.begin(topic, [0]);
+  await produce(world.source, { topic, transaction }, ['x', 'y']);
+  await world.caughtUp(topic, [2n]);
+  await world.command('pause', topic);
+  await transaction.end('abort');
+  await produce(world.source, { topic }, ['a', 'b']);
+  await deleteRecords(world.source, topic, 0, 4n);
+  await world.command('resume', topic);
+  await world.caughtUp(topic, [5n]);
+  await until('nothing is open', () => logOf(topic).lastStableOffset === 5n, {
+    describe: () => world.describe(topic),
+  });
+  assert.deepEqual(logOf(topic).openTransactions(), []);
 });
 
 test('D06, R10: goes on behind lost history by policy, with the range on record', async () => {

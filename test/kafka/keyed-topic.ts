@@ -15,6 +15,16 @@ import { createTopic, produceBatch } from './link-fixture.ts';
 
 const recordsPerBatch = 20;
 
+/** Makes the broker clean a topic as often as it can. */
+const cleanedOften: Readonly<Record<string, string>> = {
+  'cleanup.policy': 'compact',
+  'segment.bytes': '1048576',
+  'segment.ms': '300',
+  'min.cleanable.dirty.ratio': '0.01',
+  'max.compaction.lag.ms': '300',
+  'delete.retention.ms': '300',
+};
+
 interface Write {
   readonly key: string;
   readonly value: string | null;
@@ -35,19 +45,8 @@ export class KeyedTopic {
     this.#keys = parts.keys;
   }
 
-  /** Made so that its broker cleans it as often as it can. */
-  async create(configs: Readonly<Record<string, string>> = {}): Promise<void> {
-    await createTopic(this.#cluster, this.name, {
-      configs: {
-        'cleanup.policy': 'compact',
-        'segment.bytes': '1048576',
-        'segment.ms': '300',
-        'min.cleanable.dirty.ratio': '0.01',
-        'max.compaction.lag.ms': '300',
-        'delete.retention.ms': '300',
-        ...configs,
-      },
-    });
+  create(): Promise<void> {
+    return createTopic(this.#cluster, this.name, { configs: { ...cleanedOften } });
   }
 
   get end(): bigint {

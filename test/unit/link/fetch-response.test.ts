@@ -40,12 +40,28 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
   const take = (data: Parameters<typeof createPartitionData>[0]) => {
     const fetchedFrom = feed.fetchOffset;
     const answer = createPartitionData({ highWatermark: -1n, ...data });
-    return feed.take(positionBehind(answer.records), () =>
+    const ahead = positionBehind(answer.records);
+    return feed.take({ from: fetchedFrom, ahead }, () =>
       acceptPartition(feed, answer, { link, clock: systemClock, fetchedFrom }),
     );
   };
   return { log, feed, link, accept, take };
 }
+
+test('an answer that was in flight when one before it failed does not lead on past the gap', async (t) => {
+  const { feed, take } = await scene(t);
+  const bad = Buffer.from(batch({ base: 0n, count: 3 }));
+  bad[bad.length - 1] = (bad[bad.length - 1] ?? 0) ^ 1;
+  const first = take({ records: bad });
+  assert.equal(feed.fetchOffset, 3n);
+  const fetchedFrom = feed.fetchOffset;
+  await first;
+  assert.equal(feed.fetchOffset, 0n);
+  const ahead = positionBehind(batch({ base: 3n, count: 3 }));
+  const late = feed.take({ from: fetchedFrom, ahead }, async () => undefined);
+  assert.equal(feed.fetchOffset, 0n);
+  await late;
+});
 
 describe('records', () => {
   test('are appended whole; a batch that was cut is left for the next time', async (t) => {

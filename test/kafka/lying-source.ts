@@ -1,0 +1,169 @@
+// A source of one topic with one partition that a test makes lie.
+//
+// Owns: honest answers to what a link asks (metadata, configs, offsets, fetches) over batches in
+// memory, and the place where an answer to Fetch is falsified. Knows nothing of links. Invariant:
+// without a lie it answers as a broker does; the test that uses it compares it with a real one.
+import {
+  createDescribeConfigsResponse,
+  createDescribeConfigsResult,
+  encodeDescribeConfigsResponse,
+} from '../../protocol/generated/describe-configs-response.ts';
+import { decodeFetchRequest } from '../../protocol/generated/fetch-request.ts';
+import {
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createPartitionData,
+  encodeFetchResponse,
+  type PartitionData,
+} from '../../protocol/generated/fetch-response.ts';
+import { decodeListOffsetsRequest } from '../../protocol/generated/list-offsets-request.ts';
+import {
+  createListOffsetsPartitionResponse,
+  createListOffsetsResponse,
+  createListOffsetsTopicResponse,
+  encodeListOffsetsResponse,
+} from '../../protocol/generated/list-offsets-response.ts';
+import {
+  createMetadataResponse,
+  createMetadataResponseBroker,
+  createMetadataResponsePartition,
+  createMetadataResponseTopic,
+  encodeMetadataResponse,
+} from '../../protocol/generated/metadata-response.ts';
+import { buildBatch, ErrorCode, nextOffset, readBatchHeader } from '../../protocol/index.ts';
+import { type FakeAnswer, FakeBroker, type FakeHandler } from '../unit/cluster/fake-broker.ts';
+
+export type Lie =
+  | { readonly kind: 'partition'; readonly falsify: (data: PartitionData) => PartitionData }
+  | { readonly kind: 'frame'; readonly answer: (honest: FakeAnswer, id: number) => FakeAnswer };
+
+const versions = { 1: [4, 12], 2: [1, 7], 3: [0, 12], 32: [1, 4] } as const;
+const advertised = 'liar.invalid';
+const sourceTopicId = 'AAAAAAAAAAAAAAAAAAAABw';
+
+export class LyingSource {
+  readonly broker = new FakeBroker(versions);
+  readonly topic: string;
+  readonly batches: Buffer[] = [];
+  lie: Lie | null = null;
+  fetches = 0;
+  epoch = 5;
+
+  constructor(topic: string) {
+    this.topic = topic;
+    this.broker.handlers.set(1, (request) => this.#fetch(request));
+    this.broker.handlers.set(2, (request) => this.#listOffsets(request));
+    this.broker.handlers.set(3, (request) => this.#metadata(request));
+    this.broker.handlers.set(32, ({ header }) => {
+      const results = [createDescribeConfigsResult({ resourceType: 2, resourceName: topic })];
+      const response = createDescribeConfigsResponse({ results });
+      return (writer) => encodeDescribeConfigsResponse(writer, response, header.apiVersion);
+    });
+  }
+
+  /** Settings of a link to it. */
+  get linkConfigs(): Record<string, string> {
+    const { address } = this.broker;
+    return { 'bootstrap.servers': address, 'address.map': `${advertised}:9092=${address}` };
+  }
+
+  get end(): bigint {
+    const last = this.batches.at(-1);
+    return last === undefined ? 0n : nextOffset(readBatchHeader(last, 0));
+  }
+
+  /** One more batch of so many records. */
+  append(count: number): void {
+    this.batches.push(this.batchAt(this.end, count));
+  }
+
+  batchAt(baseOffset: bigint, count: number): Buffer {
+    return buildBatch({
+      baseOffset,
+      partitionLeaderEpoch: this.epoch,
+      records: Array.from({ length: count }, (_, index) => ({
+        key: Buffer.from(`key-${baseOffset}-${index}`),
+        value: Buffer.alloc(50, 120),
+        timestamp: 1_700_000_000_000n,
+      })),
+    });
+  }
+
+  #fetch({ header, reader }: Parameters<FakeHandler>[0]): FakeAnswer {
+    this.fetches++;
+    const request = decodeFetchRequest(reader, header.apiVersion);
+    const responses = request.topics.map(({ topic, partitions }) =>
+      createFetchableTopicResponse({
+        topic,
+        partitions: partitions.map(({ partition, fetchOffset }) => {
+          const honest = this.#partition(partition, fetchOffset);
+          return this.lie?.kind === 'partition' ? this.lie.falsify(honest) : honest;
+        }),
+      }),
+    );
+    const response = createFetchResponse({ responses });
+    const answer: FakeAnswer = (writer) => encodeFetchResponse(writer, response, header.apiVersion);
+    return this.lie?.kind === 'frame' ? this.lie.answer(answer, header.correlationId) : answer;
+  }
+
+  #partition(partitionIndex: number, fetchOffset: bigint): PartitionData {
+    const { end } = this;
+    if (fetchOffset < 0n || fetchOffset > end) {
+      const errorCode = ErrorCode.OFFSET_OUT_OF_RANGE;
+      return createPartitionData({ partitionIndex, errorCode, highWatermark: -1n });
+    }
+    const from = this.batches.findIndex(
+      (batch) => nextOffset(readBatchHeader(batch, 0)) > fetchOffset,
+    );
+    const records = from < 0 ? Buffer.alloc(0) : Buffer.concat(this.batches.slice(from));
+    return createPartitionData({
+      partitionIndex,
+      highWatermark: end,
+      lastStableOffset: end,
+      logStartOffset: 0n,
+      records,
+    });
+  }
+
+  #listOffsets({ header, reader }: Parameters<FakeHandler>[0]): FakeAnswer {
+    const request = decodeListOffsetsRequest(reader, header.apiVersion);
+    const topics = request.topics.map(({ name, partitions }) =>
+      createListOffsetsTopicResponse({
+        name,
+        partitions: partitions.map(({ partitionIndex, timestamp }) =>
+          createListOffsetsPartitionResponse({
+            partitionIndex,
+            timestamp: -1n,
+            offset: timestamp === -2n ? 0n : this.end,
+          }),
+        ),
+      }),
+    );
+    const response = createListOffsetsResponse({ topics });
+    return (writer) => encodeListOffsetsResponse(writer, response, header.apiVersion);
+  }
+
+  #metadata({ header }: Parameters<FakeHandler>[0]): FakeAnswer {
+    const response = createMetadataResponse({
+      brokers: [createMetadataResponseBroker({ nodeId: 1, host: advertised, port: 9092 })],
+      controllerId: 1,
+      clusterId: 'cluster-of-lies',
+      topics: [
+        createMetadataResponseTopic({
+          name: this.topic,
+          topicId: sourceTopicId,
+          partitions: [
+            createMetadataResponsePartition({
+              partitionIndex: 0,
+              leaderId: 1,
+              leaderEpoch: this.epoch,
+              replicaNodes: [1],
+              isrNodes: [1],
+            }),
+          ],
+        }),
+      ],
+    });
+    return (writer) => encodeMetadataResponse(writer, response, header.apiVersion);
+  }
+}
