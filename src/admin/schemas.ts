@@ -240,6 +240,7 @@ export const partitionData = Type.Object({
   lagSeconds: nullable(Type.Number()),
   isStalled: Type.Boolean(),
   stallCause: nullable(text),
+  sizeBytes: nullable(int64),
 });
 const coded = Type.Object({ code: text, message: text });
 const reason = Type.Object({ code: text, message: text, remedy: nullable(text) });

@@ -53,6 +53,7 @@ export interface PartitionAnswer {
   readonly lagSeconds: number | null;
   readonly isStalled: boolean;
   readonly stallCause: string | null;
+  readonly sizeBytes: number | string | null;
 }
 
 export interface VerifyAnswer {

@@ -9,7 +9,7 @@ import { parseArguments } from './key-values.ts';
 import { addDetach } from './leaving-commands.ts';
 import { addMirrorVerbs } from './mirror-verbs.ts';
 import { addMirrorVerify } from './mirror-verify.ts';
-import { block, largestLag, seconds, table, time } from './output.ts';
+import { block, bytes, largestLag, seconds, table, time } from './output.ts';
 
 interface CreateOptions {
   link: string;
@@ -100,7 +100,7 @@ export function describeText(mirror: MirrorAnswer): string {
     ...mirror.notices.map((reason) => reasonText('Note:', reason)),
   ];
   const partitions = table(
-    ['PARTITION', 'START', 'MIRROR END', 'SOURCE END', 'LAG', 'LAG TIME', 'STALLED'],
+    ['PARTITION', 'START', 'MIRROR END', 'SOURCE END', 'LAG', 'LAG TIME', 'STALLED', 'SIZE'],
     mirror.partitions.map((partition) => [
       partition.partition,
       partition.logStart,
@@ -109,6 +109,7 @@ export function describeText(mirror: MirrorAnswer): string {
       partition.lagRecords ?? 'unknown',
       seconds(partition.lagSeconds),
       partition.isStalled ? (partition.stallCause ?? 'yes') : null,
+      partition.sizeBytes === null ? 'unknown' : bytes(Number(partition.sizeBytes)),
     ]),
   );
   return `${head}${blocking.join('')}\n${partitions}`;

@@ -116,6 +116,8 @@ export interface PartitionStatus {
   readonly lagSeconds: number | null;
   readonly isStalled: boolean;
   readonly stallCause: string | null;
+  /** Of the mirror log, after a promotion too: what its history takes. Null: it cannot be used. */
+  readonly sizeBytes: bigint | null;
 }
 
 export interface MirrorStatus {

@@ -31,6 +31,7 @@ export function partitionStatuses(
       logStart: log?.logStart ?? -1n,
       mirrorEnd,
       sourceEnd: lag?.sourceEnd ?? -1n,
+      sizeBytes: log === null ? null : BigInt(log.sizeBytes),
     };
     if (isStopped) {
       return { ...base, lagRecords: null, lagSeconds: null, isStalled: false, stallCause: null };

@@ -18,6 +18,7 @@ export interface MirrorView {
     readonly partition: number;
     readonly logStart: number;
     readonly mirrorEnd: number;
+    readonly sizeBytes: number;
   }[];
 }
 

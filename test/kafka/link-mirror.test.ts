@@ -361,6 +361,8 @@ describe('a mirror', () => {
       world.service.deleteLink('pre', { ...options, force: false }),
       isLinkError('LINK_IN_USE'),
     );
+    await world.service.deleteLink('pre', { actor: 'test', force: true, validateOnly: true });
+    assert.equal(world.service.describeMirror(name).state, 'ACTIVE', 'a dry run');
     await world.service.deleteLink('pre', { ...options, force: true });
     await world.inState(name, 'LINK_FAILED');
     assert.equal(world.directory.byName(name)?.partition(0)?.log?.visibleEnd, 1n);
@@ -425,6 +427,9 @@ describe('a mirror', () => {
       await world.createMirror('dr', name);
     }
     const options = { validateOnly: false, actor: 'test' };
+    const dry = { actor: 'test', keepTopic: false, validateOnly: true };
+    await world.service.deleteMirror(topic, dry);
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE', 'a dry run');
     await world.service.deleteMirror(topic, { ...options, keepTopic: false });
     await world.service.deleteMirror(kept, { ...options, keepTopic: true });
     assert.equal(world.directory.byName(topic), undefined);

@@ -6,9 +6,10 @@ import { after, before, test } from 'node:test';
 import { createDeleteTopicsRequest } from '../../protocol/generated/delete-topics-request.ts';
 import { deleteTopicsApi } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
-import { command, post, stopMirroring } from '../helpers/mirror-commands.ts';
+import { command, mirrorView, post, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt, listAt } from '../helpers/raw-reads.ts';
 import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
@@ -27,8 +28,12 @@ after(async () => {
 });
 
 /** Records by partition at the source, mirrored and promoted. Returns S by partition. */
-async function promoted(topic: string, counts: readonly number[]): Promise<bigint[]> {
-  await createTopic(stage.atSource, topic, { partitions: counts.length });
+async function promoted(
+  topic: string,
+  counts: readonly number[],
+  configs: Record<string, string> = {},
+): Promise<bigint[]> {
+  await createTopic(stage.atSource, topic, { partitions: counts.length, configs });
   for (const [partition, count] of counts.entries()) {
     if (count > 0) await write(stage.atSource, topic, partition, values('below', count));
   }
@@ -43,6 +48,12 @@ async function deleteTopic(cluster: Cluster, name: string): Promise<void> {
   const target = { kind: 'controller' } as const;
   const answer = await cluster.send(target, deleteTopicsApi, request, { versionMax: 5 });
   assert.equal(answer.responses[0]?.errorCode, 0);
+}
+
+async function retentionOfTombstones(topic: string): Promise<string | null | undefined> {
+  const key = 'delete.retention.ms';
+  const answers = await readTopicConfigs(stage.atDestination, [topic], [key]);
+  return answers.get(topic)?.configs.find(({ name }) => name === key)?.value;
 }
 
 async function baseOffsets(topic: string, partition: number): Promise<bigint[]> {
@@ -156,10 +167,15 @@ test('a promoted topic that is deleted and made anew is another topic', async ()
   await Promise.all([madeAnew('again', stage.atProxy), madeAnew('anew', stage.atDestination)]);
 });
 
-test('R4: R6: a detached topic is right at its brokers, its groups moved once', async () => {
+test('R4, R6: a compacted topic keeps its tombstones, until it is detached and right directly', async () => {
   const { atProxy, atDestination, causeway } = stage;
   const topic = 'leaves';
-  assert.deepEqual(await promoted(topic, [5, 0]), [5n, 0n]);
+  const compacted = { 'cleanup.policy': 'compact' };
+  assert.deepEqual(await promoted(topic, [5, 0], compacted), [5n, 0n]);
+  // While there is a copy below S, no tombstone above it may go: a deleted key would come back.
+  assert.equal(await retentionOfTombstones(topic), '9223372036854775807');
+  const { partitions } = await mirrorView(causeway, topic);
+  assert.ok(Number(partitions[0]?.sizeBytes) > 0, 'what the history takes is shown');
   for (const value of ['f', 'g', 'h', 'i']) await write(atProxy, topic, 0, [value]);
   await commitOffsets(atProxy, 'inside', topic, [7, 0]);
   await commitOffsets(atProxy, 'behind', topic, [3, 0]);
@@ -196,4 +212,5 @@ test('R4: R6: a detached topic is right at its brokers, its groups moved once', 
   }
   assert.equal(await write(atProxy, topic, 0, ['after']), 4n);
   assert.doesNotMatch(await list(), /leaves/);
+  assert.equal(await retentionOfTombstones(topic), '86400000', 'not pinned any more');
 });

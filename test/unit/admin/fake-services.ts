@@ -32,6 +32,7 @@ export function partitionStatus(changes: Partial<PartitionStatus> = {}): Partiti
     lagSeconds: 1.5,
     isStalled: false,
     stallCause: null,
+    sizeBytes: 4_096n,
     ...changes,
   };
 }
