@@ -32,6 +32,8 @@ export interface CausewayConfig {
     readonly bootstrapPort: number;
     readonly brokerPorts: { readonly first: number; readonly last: number };
     readonly linkNodeId: number;
+    /** Client connections from one address; without it only the limit of all counts. */
+    readonly connectionsPerAddressMax?: number | undefined;
     /** Without it listeners are plain. */
     readonly tls?: TlsListenerConfig;
     /** Addresses and networks from which the brokers see proxies, beside this machine's own. */

@@ -48,6 +48,7 @@ export const fileSchema = Type.Object(
         bootstrapPort: Type.Integer({ ...port, default: 9092 }),
         brokerPorts: Type.String({ default: '9093-9192' }),
         linkNodeId: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 1_000_000 }),
+        connectionsPerAddressMax: Type.Optional(Type.Integer({ minimum: 1 })),
         tls: Type.Optional(tlsSchema),
         upstreamAddresses: Type.Optional(Type.Array(text)),
       },

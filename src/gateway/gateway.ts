@@ -10,6 +10,7 @@ import type { Events } from '../observe/events.ts';
 import { type BypassGroup, BypassWatch } from './bypass-watch.ts';
 import { ownerOf } from './client-principal.ts';
 import { ClientSession } from './client-session.ts';
+import { ConnectionBudget } from './connection-budget.ts';
 import { DelegationTokens } from './delegation-tokens.ts';
 import { Dialer } from './dialer.ts';
 import { GatewayError } from './gateway-error.ts';
@@ -114,6 +115,7 @@ class RunningGateway implements Gateway {
   readonly #sessions = new Set<ClientSession>();
   readonly #intakeBudget = new IntakeBudget(partialRequestBytesMax);
   readonly #blocks = new ReceiveBlocks();
+  readonly #budget: ConnectionBudget;
   #refreshTimer: NodeJS.Timeout | undefined;
   #isRefreshing = false;
   #isDestinationUp = false;
@@ -131,6 +133,8 @@ class RunningGateway implements Gateway {
     this.#tls = tls;
     this.#options = options;
     const { config, events, ports, cluster, directory } = options;
+    const perAddressMax = config.connectionsPerAddressMax;
+    this.#budget = new ConnectionBudget({ connectionsMax, perAddressMax });
     const onSocket = (role: ListenerRole, socket: Socket): void => this.#accept(role, socket);
     this.#brokers = new VirtualBrokers({
       config,
@@ -234,17 +238,19 @@ class RunningGateway implements Gateway {
       this.#onRefused(role, client, this.#foreign);
       return;
     }
-    if (this.#sessions.size >= connectionsMax) {
-      socket.destroy();
-      this.#onRefused(role, client, `there are ${connectionsMax} connections already`);
-      return;
-    }
     let identity: UpstreamIdentity | undefined;
     try {
       identity = this.#identityOf(socket);
     } catch (error) {
       socket.destroy();
       this.#onRefused(role, client, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    const address = socket.remoteAddress ?? '?';
+    const refusal = this.#budget.take(address);
+    if (refusal !== null) {
+      socket.destroy();
+      this.#onRefused(role, client, refusal);
       return;
     }
     const dial = (): Promise<Socket> =>
@@ -257,7 +263,10 @@ class RunningGateway implements Gateway {
       router: this.#router,
       connect,
       identity,
-      onClosed: (summary) => this.#onClosed(role, session, summary),
+      onClosed: (summary) => {
+        this.#budget.release(address);
+        this.#onClosed(role, session, summary);
+      },
       intakeBudget: this.#intakeBudget,
       blocks: this.#blocks,
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
