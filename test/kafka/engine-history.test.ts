@@ -3,10 +3,12 @@
 // begins.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { isControl, readBatchHeader } from '../../protocol/index.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { KeyedTopic } from './keyed-topic.ts';
+import { cleanedOften, KeyedTopic } from './keyed-topic.ts';
 import {
   createTopic,
   deleteRecords,
@@ -127,6 +129,46 @@ test('a key that was deleted and cleaned away while the mirror was paused is not
     describe: () => world.describe(name),
   });
   await topic.check(logOf(name), topic.end);
+});
+
+test('R7: the end of a transaction that was cleaned away while the mirror was paused', {
+  timeout: 400_000,
+}, async () => {
+  const topic = uniqueName('unended');
+  await createTopic(world.source, topic, { configs: { ...cleanedOften } });
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('dr', topic);
+  const transaction = new Transaction(world.source, uniqueName('txn'));
+  await transaction.begin(topic, [0]);
+  await produce(world.source, { topic, transaction }, ['aborted-1', 'aborted-2']);
+  await world.caughtUp(topic, [4n]);
+  const log = logOf(topic);
+  assert.equal(log.openTransactions()[0]?.firstOffset, 2n);
+  await world.command('pause', topic);
+  await transaction.end('abort');
+  const marker = await until('its end', async () => {
+    const batches = await readBatches(world.source, topic, 0);
+    return batches.find(({ bytes }) => isControl(readBatchHeader(bytes, 0)))?.baseOffset;
+  });
+  // Written on until the source, which has forgotten the producer, has nothing of it any more.
+  let end = marker + 1n;
+  await until(
+    'the source cleaned it away',
+    async () => {
+      end = (await produce(world.source, { topic }, ['filler'])) + 1n;
+      const batches = await readBatches(world.source, topic, 0);
+      return batches.every(({ baseOffset }) => baseOffset < 2n || baseOffset > marker);
+    },
+    { deadlineMs: 120_000, intervalMs: 300 },
+  );
+  await world.command('resume', topic);
+  await world.caughtUp(topic, [end]);
+  await until('nothing is open', () => log.lastStableOffset === log.end, {
+    deadlineMs: 120_000,
+    describe: () => world.describe(topic),
+  });
+  const { chunks } = await log.read(0n, { bytesMax: 1 << 20, atLeastOneBatch: true });
+  assert.ok(!chunks.some((chunk) => chunk.includes('aborted')), 'what was aborted is not read');
 });
 
 test('R7: the end of a transaction that was lost in a recorded gap', async () => {

@@ -16,7 +16,7 @@ import { createTopic, produceBatch } from './link-fixture.ts';
 const recordsPerBatch = 20;
 
 /** Makes the broker clean a topic as often as it can. */
-const cleanedOften: Readonly<Record<string, string>> = {
+export const cleanedOften: Readonly<Record<string, string>> = {
   'cleanup.policy': 'compact',
   'segment.bytes': '1048576',
   'segment.ms': '300',
