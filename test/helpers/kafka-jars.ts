@@ -112,6 +112,27 @@ export function mirrorMakerJars(): Promise<string> {
   });
 }
 
+/** Kafka Streams, of the default version. */
+export function kafkaStreamsJars(): Promise<string> {
+  return jarFolder({
+    path: `kafka-streams/${defaultKafkaVersion}`,
+    what: `Kafka Streams ${defaultKafkaVersion}`,
+    megabytes: 90,
+    artifacts: [`org.apache.kafka:kafka-streams:${defaultKafkaVersion}`, logging],
+  });
+}
+
+/** A Connect worker and its file connectors: the last version of these that repositories have. */
+export function kafkaConnectJars(): Promise<string> {
+  const names = ['connect-runtime', 'connect-file'];
+  return jarFolder({
+    path: 'kafka-connect/4.0.0',
+    what: 'Kafka Connect 4.0.0',
+    megabytes: 60,
+    artifacts: [...names.map((name) => `org.apache.kafka:${name}:4.0.0`), logging],
+  });
+}
+
 async function jarFolder(folder: JarFolder): Promise<string> {
   const directory = path.join(cacheDirectory, folder.path);
   if (!existsSync(directory)) {
