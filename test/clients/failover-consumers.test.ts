@@ -431,6 +431,15 @@ describe('failover from a source that is killed under load', () => {
     }
   });
 
+  test('R8: the epochs of the source are validated: Java’s log tells of no reset, no truncation', () => {
+    const javas = [...readers, ...dealReaders].filter(([kind]) => kind.startsWith('java'));
+    assert.ok(javas.length > 0 || skips.get('java') !== false);
+    for (const [kind, { stderr }] of javas) {
+      assert.match(stderr, /Setting offset for partition \S+ to the committed offset/, kind);
+      assert.doesNotMatch(stderr, /truncat|resetting offset|out of range/i, kind);
+    }
+  });
+
   test('R3, R4: producers refused on the mirror write after the failover, not restarted', async (t) => {
     await forEachKind(t, { kinds: producerKinds, skips }, async (kind) => {
       const { error } = found(refused, kind);
