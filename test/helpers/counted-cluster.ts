@@ -8,7 +8,8 @@ import type { Cluster } from '../../src/cluster/cluster.ts';
 export function counted(cluster: Cluster, sent: Map<string, number>): Cluster {
   return {
     send: (target, api, request, options) => {
-      sent.set(api.name, (sent.get(api.name) ?? 0) + 1);
+      const ofNode = target.kind === 'node' ? [`${api.name} of ${target.nodeId}`] : [];
+      for (const name of [api.name, ...ofNode]) sent.set(name, (sent.get(name) ?? 0) + 1);
       return cluster.send(target, api, request, options);
     },
     metadata: (topics) => {

@@ -53,6 +53,7 @@ function commonSettings(plan: BrokerPlan): Record<string, string> {
     'controlled.shutdown.max.retries': '1',
   };
   if (majorOf(plan.version) < 4) delete settings['log.initial.task.delay.ms'];
+  if (plan.brokersCount > 1) settings['broker.rack'] = `rack-${plan.id}`;
   return settings;
 }
 

@@ -77,6 +77,8 @@ export class LinkWorld {
   readonly #storageOptions: Partial<DiskStorageOptions>;
   /** Requests sent to the destination, by name of the API. */
   readonly sent = new Map<string, number>();
+  /** As `sent`, to sources; and by `NAME of NODE` where one broker was meant. */
+  readonly asked = new Map<string, number>();
   #directory = '';
   #destinationClient: Cluster | undefined;
   #state: OpenedState | undefined;
@@ -154,7 +156,7 @@ export class LinkWorld {
       state: this.state,
       storage: this.#storage,
       destination,
-      connectSource,
+      connectSource: async (record) => counted(await connectSource(record), this.asked),
       events: this.events,
       clock: systemClock,
       limits: this.#limits,

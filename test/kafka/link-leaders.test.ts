@@ -23,7 +23,11 @@ before(async () => {
     startKafkaCluster({
       name: 'source',
       brokers: 3,
-      settings: { 'replica.lag.time.max.ms': '3000', 'broker.session.timeout.ms': '3000' },
+      settings: {
+        'replica.lag.time.max.ms': '3000',
+        'broker.session.timeout.ms': '3000',
+        'replica.selector.class': 'org.apache.kafka.common.replica.RackAwareReplicaSelector',
+      },
     }),
     startKafkaCluster({ name: 'destination' }),
   ]);
@@ -76,6 +80,41 @@ async function assertSame(topic: string): Promise<void> {
 }
 
 describe('a mirror', () => {
+  test('is read from the replica in our rack, and from the leader when that one dies', async () => {
+    const topic = uniqueName('near');
+    await createOn(topic, [2, 3]);
+    await world.createLink('near', { 'request.timeout.ms': '3000' });
+    await world.createMirror('near', topic);
+    await until('a leader', async () => (await leader(topic)) === 2);
+    const from = (nodeId: number): number => world.asked.get(`Fetch of ${nodeId}`) ?? 0;
+    await produce(world.source, { topic }, ['a']);
+    await world.caughtUp(topic, [1n]);
+    const before = from(3);
+    const changes = [{ name: 'client.rack', value: 'rack-3' }];
+    await world.service.alterLink('near', changes, { validateOnly: false, actor: 'test' });
+    await until('reads at the replica in our rack', async () => {
+      await produce(world.source, { topic }, ['b']);
+      return from(3) > before + 2;
+    });
+    const written = await until('all is here', async () => {
+      const end = (await readBatches(world.source, topic, 0)).at(-1)?.nextOffset ?? 0n;
+      return world.service.describeMirror(topic).partitions[0]?.mirrorEnd === end ? end : 0n;
+    });
+    await source.kill9(3);
+    await until('written without it', async () => {
+      await produce(world.source, { topic }, ['c']);
+      return true;
+    });
+    await until(
+      'the leader is read again',
+      () => (world.service.describeMirror(topic).partitions[0]?.mirrorEnd ?? 0n) > written,
+      { deadlineMs: 40_000, describe: () => world.describe(topic) },
+    );
+    await source.restartBroker(3);
+    await assertSame(topic);
+    assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+  });
+
   test('goes on when the leader of its source dies, and when it is back', async () => {
     const topic = uniqueName('moves');
     await createOn(topic, [2, 3]);
