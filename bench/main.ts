@@ -4,6 +4,7 @@ import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
 import { benchGateway } from './gateway.ts';
 import { benchGroups } from './groups.ts';
+import { benchIdle } from './idle.ts';
 import { benchInterruption } from './interruption.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
@@ -11,6 +12,7 @@ import { type BenchOptions, type BenchResult, print } from './report.ts';
 const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchResult>>> = {
   mirror: benchMirror,
   distance: benchDistance,
+  idle: benchIdle,
   gateway: benchGateway,
   failover: benchFailover,
   interruption: benchInterruption,

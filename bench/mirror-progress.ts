@@ -8,8 +8,7 @@ interface Described {
 
 /** Records that are there, over all partitions. */
 export async function mirroredRecords(causeway: CausewayProcess, topic: string): Promise<number> {
-  const response = await fetch(`${causeway.adminUrl}/causeway/v1/mirrors/${topic}`);
-  if (!response.ok) throw new Error(`${topic}: ${response.status} ${await response.text()}`);
-  const { partitions } = (await response.json()) as Described;
+  const resource = `/causeway/v1/mirrors/${topic}`;
+  const { partitions } = await causeway.get<Described>(resource);
   return partitions.reduce((sum, { mirrorEnd }) => sum + Number(mirrorEnd), 0);
 }

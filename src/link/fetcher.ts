@@ -26,6 +26,8 @@ const backoffMaxMs = 2_000;
 const throttleMaxMs = 30_000;
 /** Answers that are held at a time: one is received while the other is appended. */
 const framesMax = 2;
+const waitMsPerFeed = 0.2;
+const waitMsMax = 2_000;
 
 export interface FetcherSettings extends FetchOptions {
   readonly partitionBytesMax: number;
@@ -191,6 +193,12 @@ export class BrokerFetcher {
 
   #fetch(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<FetchResponse> {
     const settings = this.#settings();
+    // Each round looks at every partition: with thousands of idle ones rounds are made less often.
+    // Whatever is new is answered at once all the same; a new partition waits for the round.
+    const waitMs = Math.max(
+      settings.waitMs,
+      Math.min(Math.round(feeds.length * waitMsPerFeed), waitMsMax),
+    );
     // A throttled link asks for no more than a second's worth, so that it does not come in bursts.
     const bytesMax = Math.min(settings.bytesMax, settings.bytesPerSecond ?? settings.bytesMax);
     const wanted = feeds.map((feed) => ({
@@ -206,7 +214,7 @@ export class BrokerFetcher {
     return this.#link.cluster.send(
       { kind: 'node', nodeId: this.nodeId },
       fetchApi,
-      (version) => this.#session.build(wanted, version, { ...settings, bytesMax }),
+      (version) => this.#session.build(wanted, version, { ...settings, bytesMax, waitMs }),
       {
         lane: this.#lane,
         timeoutMs: answerTimeoutMs,

@@ -252,6 +252,31 @@ describe('TLS and SASL', { skip }, () => {
     }
   });
 
+  test('a link at work changes who it is, and keeps a good login when the new one is bad', async () => {
+    const topic = uniqueName('relogin');
+    await createTopic(source, { topic });
+    await causeway.cli('mirror', 'create', topic, '--link', 'dr');
+    const goesOn = async (count: number): Promise<void> => {
+      await produceBatch(source, { topic }, [{ value: `v${count}` }]);
+      await waitForMirrorEnds(causeway, topic, [count]);
+    };
+    await goesOn(1);
+    const login = (user: string, key: string): string => {
+      const file = path.join(secretsDirectory, 'kafka.properties');
+      return jaasLine('SCRAM-SHA-512', user, reference(`file:${file}:${key}`));
+    };
+    const set = (user: string, key: string) =>
+      cli('link', 'config', 'set', 'dr', `sasl.jaas.config=${login(user, key)}`);
+    const refused = await set('second', 'source.password');
+    assert.equal(refused.code, 1, refused.text);
+    assert.match(refused.text, /authentication as second was refused/i);
+    await goesOn(2);
+    await addScramUser(source, 'SCRAM-SHA-512', { name: 'second', password: secrets.mirror });
+    const accepted = await set('second', 'source.password');
+    assert.equal(accepted.code, 0, accepted.text);
+    await goesOn(3);
+  });
+
   test('a client with a wrong password hears it from the destination', async () => {
     const consumer = await startConsumer('java', {
       bootstrap: causeway.bootstrap,
