@@ -123,22 +123,24 @@ export async function startConnect(
       assert.deepEqual(states, ['RUNNING', 'RUNNING'], status.tasks[0]?.trace ?? name);
     }
   };
-  const isHealthy = (): Promise<boolean> => assertHealthy().then(() => true);
-  await until('Connect running', isHealthy, {
-    deadlineMs: 300_000,
-    intervalMs: 1_000,
-    describe: () => child.describe(),
-  });
-  return {
-    sinkFile,
-    sourceFile,
-    assertHealthy,
-    stop: async () => {
-      await endBySignal(child);
-      releasePorts([port]);
-      await rm(directory, { recursive: true, force: true });
-    },
+  const stop = async (): Promise<void> => {
+    if (child.isRunning) await endBySignal(child);
+    releasePorts([port]);
+    await rm(directory, { recursive: true, force: true });
   };
+  const isHealthy = (): Promise<boolean> => assertHealthy().then(() => true);
+  try {
+    await until('Connect running', isHealthy, {
+      deadlineMs: 300_000,
+      intervalMs: 1_000,
+      describe: () => child.describe(),
+    });
+  } catch (error) {
+    // A worker does not end with its stdin.
+    await stop();
+    throw error;
+  }
+  return { sinkFile, sourceFile, assertHealthy, stop };
 }
 
 /**
