@@ -8,11 +8,13 @@ import { benchIdle } from './idle.ts';
 import { benchInterruption } from './interruption.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
+import { benchServe } from './serve.ts';
 
 const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchResult>>> = {
   mirror: benchMirror,
   distance: benchDistance,
   idle: benchIdle,
+  serve: benchServe,
   gateway: benchGateway,
   failover: benchFailover,
   interruption: benchInterruption,
