@@ -50,7 +50,8 @@ export class StateNotices {
     const by = other
       ? `instance ${other.instanceId} on ${other.host}, pid ${other.pid},`
       : 'another instance, not known yet,';
-    const message = `${by} took over; this instance changes nothing any more`;
+    const remedy = other ? '' : '. If no other one runs, restart this one';
+    const message = `${by} took over; this instance changes nothing any more${remedy}`;
     this.#events.error('lease_lost', message, {
       instance,
       takenOverBy: other?.instanceId ?? null,
@@ -62,6 +63,13 @@ export class StateNotices {
   leaseNotReleased(error: unknown): void {
     const message = `the lease was not released, the next owner waits for its end: ${text(error)}`;
     this.#events.warn('lease_not_released', message);
+  }
+
+  takenBack(): void {
+    const message =
+      'the destination had aborted a transaction of ours; nobody had taken over, so that this ' +
+      'instance goes on as the owner';
+    this.#events.warn('state_transaction_aborted', message);
   }
 
   topicReplaced(message: string, topicId: string): void {

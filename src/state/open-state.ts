@@ -7,19 +7,19 @@
 import { randomUUID } from 'node:crypto';
 import os from 'node:os';
 import { zeroUuid } from '../../protocol/index.ts';
-import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
+import type { TopicInfo } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
-import type { Events } from '../observe/events.ts';
 import { formatExport } from './export-file.ts';
 import { FencedError } from './fenced.ts';
 import { InstanceLease, waitBeforeActingMs } from './lease.ts';
 import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
 import { StateNotices, text } from './notices.ts';
+import type { OpenedState, StateOptions } from './options.ts';
 import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type LeaseRecord, stateKey } from './records.ts';
 import { SnapshotWriter } from './snapshot.ts';
-import { type Lease, type State, type StateChange, StateError, type StateView } from './state.ts';
+import { type Lease, type StateChange, StateError, type StateView } from './state.ts';
 import {
   asUnavailable,
   checkStateTopic,
@@ -30,39 +30,6 @@ import {
 import { TopicReader } from './topic-reader.ts';
 import { type KeyValue, TransactionWriter } from './transaction-writer.ts';
 import { changeKey, RecordView } from './view.ts';
-
-export interface StateClock {
-  /** Monotonic milliseconds. */
-  now(): number;
-  /** Unix milliseconds. */
-  wallMs(): number;
-}
-
-export interface StateOptions {
-  /** The instance's name; the topic and the transactional id are called after it. */
-  readonly name: string;
-  /** The destination. Not closed by the state. */
-  readonly cluster: Cluster;
-  readonly clock: StateClock;
-  readonly events: Events;
-  readonly snapshotDirectory: string;
-  /** There are mirror logs: then a missing or empty state topic is a loss, not a first start. */
-  readonly mirrorStorageExists: boolean;
-  readonly limits?: Partial<StateLimits>;
-  /** Default: random. */
-  readonly instanceId?: string;
-  /** An operator's word that an owner that lives may be fenced. */
-  readonly takeOver?: boolean;
-}
-
-export interface OpenedState extends State {
-  /**
-   * When it returns, the view is as new as the destination was when it was called: for decisions
-   * that rest on the absence of a record. Reads only when this instance is not the one that writes.
-   * @throws StateError UNAVAILABLE
-   */
-  refresh(): Promise<void>;
-}
 
 const leaseKey = 'lease';
 const topicPrefix = 'topic/';
@@ -83,6 +50,7 @@ class StateService implements OpenedState {
   readonly #inDoubtKeys = new Set<string>();
   /** Of the commit that is being written. */
   #keysInFlight: readonly string[] = [];
+  #leaseBefore: LeaseRecord | undefined;
   #queue: Promise<unknown> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
   #clusterId: string | null = null;
@@ -115,6 +83,8 @@ class StateService implements OpenedState {
       transactionalId: this.#topic,
       wallMs: () => clock.wallMs(),
       onDoubt: () => this.#enterDoubt(),
+      wasAborted: () => this.#wasAborted(),
+      onTakenBack: () => this.#notices.takenBack(),
     });
     this.#snapshots = new SnapshotWriter(options.snapshotDirectory, (error) =>
       this.#notices.snapshotFailed(error),
@@ -232,7 +202,11 @@ class StateService implements OpenedState {
   async #acquire(actsFromMs: number): Promise<void> {
     const { clock } = this.#options;
     await this.#renew();
-    await pauseMs(actsFromMs - clock.now(), this.#closing.signal);
+    const { signal } = this.#closing;
+    // Timers may fire a moment early.
+    while (clock.now() < actsFromMs && !signal.aborted) {
+      await pauseMs(actsFromMs - clock.now(), signal);
+    }
     this.#beginOwnership();
   }
 
@@ -330,6 +304,7 @@ class StateService implements OpenedState {
     const startedMs = this.#options.clock.now();
     const lease = this.#leaseRecord(false);
     this.#keysInFlight = records.map(({ key }) => key);
+    this.#leaseBefore = this.#view.lease;
     let next: bigint;
     try {
       const all = [...records, { key: leaseKey, value: encodeRecord(lease) }];
@@ -371,6 +346,13 @@ class StateService implements OpenedState {
   #enterDoubt(): void {
     for (const key of this.#keysInFlight) this.#inDoubtKeys.add(key);
     if (this.#keysInFlight.length > 0) this.#notices.inDoubt(this.#keysInFlight.length);
+  }
+
+  /** Every commit has a lease record: one that is not there was aborted. Inside the queue only. */
+  async #wasAborted(): Promise<boolean> {
+    const timeoutMs = this.#limits.commitTimeoutMs;
+    this.#apply(await this.#reader.read({ until: 'end', timeoutMs }));
+    return this.#view.lease === this.#leaseBefore;
   }
 
   /** Finds out how a doubt ended, then reads to the end. */

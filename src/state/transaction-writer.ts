@@ -1,6 +1,10 @@
 // Writes the state topic in transactions of one transactional id: fence, write, commit, and the
 // ways in which each may fail. Owns producer id, epoch and sequence. Refuses to know what records
 // mean, and to fence back: only `fence()`, called once at start, takes over from another writer.
+// A fence is not always one: the coordinator aborts what is open for too long and raises the epoch
+// by one. A successor that finds a transaction open has it aborted in the same way, and only then
+// gets an epoch, one higher again. So if ours was open for certain, nobody has the epoch after it,
+// and a raise that names that epoch works only as long as nobody has taken over.
 // Invariant: a transaction whose commit was asked for and whose answer was lost stays the only
 // thing that this writer deals with until its outcome is known (`resolve`), so that nothing is ever
 // written around a doubt.
@@ -33,10 +37,19 @@ export interface TransactionWriterOptions {
   readonly signal: AbortSignal;
   /** Called when the answer to a commit was lost, before anything else is tried. */
   readonly onDoubt: () => void;
+  /**
+   * After a fence in a doubt: reads the topic to its end and tells whether the commit is not there.
+   * Without it a fence in a doubt is final.
+   */
+  readonly wasAborted?: () => Promise<boolean>;
+  /** The coordinator had aborted a transaction of ours, and nobody had taken over. */
+  readonly onTakenBack?: () => void;
 }
 
 /** The broker aborts a transaction that is open for longer; the id's next owner does so at once. */
 const transactionTimeoutMs = 60_000;
+/** The next one comes with another producer id. */
+const epochMax = 32_766;
 const pauseAfterErrorMs = 100;
 /** The transaction before is being completed: a matter of a round trip between brokers. */
 const pauseWhileBusyMs = 15;
@@ -69,6 +82,8 @@ export class TransactionWriter {
    */
   #isDirty = false;
   #isInDoubt = false;
+  /** Begun for certain in this epoch, and nothing that may have ended it is without an answer. */
+  #isOpen = false;
 
   constructor(options: TransactionWriterOptions) {
     this.#options = options;
@@ -95,15 +110,21 @@ export class TransactionWriter {
     if (this.#isDirty) await this.#recover(deadlineMs);
     const batches = this.#partition.plan(records);
     this.#isDirty = true;
-    await this.#addPartition(deadlineMs);
-    const producer = {
-      producerId: this.#producerId,
-      producerEpoch: this.#producerEpoch,
-      transactionalId: this.#options.transactionalId,
-    };
-    const next = await this.#partition.write(batches, producer, deadlineMs);
-    await this.#end(deadlineMs);
-    return next;
+    try {
+      await this.#addPartition(deadlineMs);
+      this.#isOpen = true;
+      const producer = {
+        producerId: this.#producerId,
+        producerEpoch: this.#producerEpoch,
+        transactionalId: this.#options.transactionalId,
+      };
+      const next = await this.#partition.write(batches, producer, deadlineMs);
+      await this.#end(deadlineMs);
+      return next;
+    } catch (error) {
+      await this.#takeBack(error, deadlineMs);
+      throw this.#unavailable(new Error('the destination aborted the transaction'));
+    }
   }
 
   /** After IN_DOUBT: asks until the outcome is known. Returns true when it was committed. */
@@ -113,8 +134,9 @@ export class TransactionWriter {
       await this.#end(deadlineMs);
       return true;
     } catch (error) {
-      if (this.#isInDoubt || error instanceof FencedError) throw error;
-      await this.#recover(deadlineMs);
+      if (error instanceof FencedError) await this.#takeBack(error, deadlineMs);
+      else if (this.#isInDoubt) throw error;
+      else await this.#recover(deadlineMs);
       return false;
     }
   }
@@ -137,15 +159,59 @@ export class TransactionWriter {
     this.#producerEpoch = answer.producerEpoch;
     this.#partition.restartSequence();
     this.#isDirty = false;
+    this.#isOpen = false;
   }
 
   /** The epoch is raised only if it is still ours: a successor is found out, never fenced. */
   async #recover(deadlineMs: number): Promise<void> {
-    await this.#ask('EndTxn (abort)', deadlineMs, async (timeoutMs) => {
-      const code = await this.#sendEnd(false, timeoutMs);
-      return { code: code === ErrorCode.INVALID_TXN_STATE ? ErrorCode.NONE : code, response: null };
-    });
+    try {
+      await this.#ask('EndTxn (abort)', deadlineMs, (timeoutMs) => this.#abort(timeoutMs));
+    } catch (error) {
+      return await this.#takeBack(error, deadlineMs);
+    }
+    this.#isOpen = false;
     await this.#initProducer(this.#producerId, this.#producerEpoch, deadlineMs);
+  }
+
+  async #abort(timeoutMs: number): Promise<{ code: number; response: null }> {
+    try {
+      const code = await this.#sendEnd({ isCommit: false, epoch: this.#producerEpoch }, timeoutMs);
+      return { code: code === ErrorCode.INVALID_TXN_STATE ? ErrorCode.NONE : code, response: null };
+    } catch (error) {
+      if (!(error instanceof ClusterError) || error.maybeSent) this.#isOpen = false;
+      throw error;
+    }
+  }
+
+  /**
+   * After a fence, if it was the coordinator's own (see above): takes up the epoch that it left
+   * behind. @throws the error itself when it is anything else, and whenever that is not certain
+   */
+  async #takeBack(error: unknown, deadlineMs: number): Promise<void> {
+    if (!(error instanceof FencedError) || !this.#isOpen) throw error;
+    if (this.#producerEpoch >= epochMax) throw error;
+    if (error.wasInDoubt && !(await this.#wasAborted())) throw error;
+    const epoch = this.#producerEpoch + 1;
+    await this.#ask('EndTxn (abort)', deadlineMs, async (timeoutMs) => {
+      const code = await this.#sendEnd({ isCommit: false, epoch }, timeoutMs);
+      // Nothing was aborted in it: somebody's new epoch.
+      if (code === ErrorCode.INVALID_TXN_STATE) throw error;
+      return { code, response: null };
+    });
+    await this.#initProducer(this.#producerId, epoch, deadlineMs);
+    this.#options.onTakenBack?.();
+  }
+
+  async #wasAborted(): Promise<boolean> {
+    try {
+      const wasAborted = (await this.#options.wasAborted?.()) ?? false;
+      if (!wasAborted) this.#isOpen = false;
+      return wasAborted;
+    } catch (error) {
+      this.#isInDoubt = true;
+      const message = "the commit's outcome is not known yet: the state cannot be read";
+      throw new StateError('IN_DOUBT', message, { cause: error });
+    }
   }
 
   async #addPartition(deadlineMs: number): Promise<void> {
@@ -168,12 +234,15 @@ export class TransactionWriter {
     });
   }
 
-  async #sendEnd(isCommit: boolean, timeoutMs: number): Promise<number> {
+  async #sendEnd(
+    { isCommit, epoch }: { isCommit: boolean; epoch: number },
+    timeoutMs: number,
+  ): Promise<number> {
     const { cluster, transactionalId } = this.#options;
     const request = createEndTxnRequest({
       transactionalId,
       producerId: this.#producerId,
-      producerEpoch: this.#producerEpoch,
+      producerEpoch: epoch,
       committed: isCommit,
     });
     const target = { kind: 'transaction', transactionalId } as const;
@@ -188,7 +257,8 @@ export class TransactionWriter {
       let code: number | undefined;
       let reason: string;
       try {
-        code = await this.#sendEnd(true, Math.max(1, Math.min(leftMs, 2_000)));
+        const end = { isCommit: true, epoch: this.#producerEpoch };
+        code = await this.#sendEnd(end, Math.max(1, Math.min(leftMs, 2_000)));
         reason = errorName(code);
       } catch (error) {
         if (!(error instanceof ClusterError)) throw error;
@@ -221,6 +291,7 @@ export class TransactionWriter {
   #leaveDoubt(state: { isDirty: boolean }): void {
     this.#isInDoubt = false;
     this.#isDirty = state.isDirty;
+    this.#isOpen = false;
   }
 
   #fenced(code: number): FencedError {

@@ -7,7 +7,7 @@ import type { Cluster } from '../cluster/cluster.ts';
 import { formatExport, parseExport, type StateExport } from './export-file.ts';
 import { FencedError } from './fenced.ts';
 import { stateLimitsDefault } from './limits.ts';
-import type { StateClock } from './open-state.ts';
+import type { StateClock } from './options.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { stateKey } from './records.ts';
 import { writeFileDurably } from './snapshot.ts';

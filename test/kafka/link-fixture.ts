@@ -52,7 +52,8 @@ import type { LinkService, MirrorStatus } from '../../src/link/service.ts';
 import { type StartedLinks, startLinks } from '../../src/link/start.ts';
 import { Events } from '../../src/observe/events.ts';
 import { emitStorageReport } from '../../src/observe/storage-events.ts';
-import { type OpenedState, openState } from '../../src/state/open-state.ts';
+import { openState } from '../../src/state/open-state.ts';
+import type { OpenedState } from '../../src/state/options.ts';
 import {
   type DiskStorageOptions,
   nodeClock,

@@ -25,66 +25,30 @@ import {
   createAlterConfigsResource,
   createIncrementalAlterConfigsRequest,
 } from '../../protocol/generated/incremental-alter-configs-request.ts';
+import { createInitProducerIdRequest } from '../../protocol/generated/init-producer-id-request.ts';
+import { ErrorCode } from '../../protocol/index.ts';
 import {
   createTopicsApi,
   deleteTopicsApi,
   describeConfigsApi,
   incrementalAlterConfigsApi,
+  initProducerIdApi,
 } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { Events } from '../../src/observe/events.ts';
-import { type OpenedState, openState, type StateOptions } from '../../src/state/open-state.ts';
-import type { TopicRecord } from '../../src/state/records.ts';
-import { type State, StateError, type StateErrorCode } from '../../src/state/state.ts';
+import { openState } from '../../src/state/open-state.ts';
+import type { OpenedState, StateOptions } from '../../src/state/options.ts';
+import type { State } from '../../src/state/state.ts';
 import { stateTopicName } from '../../src/state/state-topic.ts';
 import { TransactionWriter } from '../../src/state/transaction-writer.ts';
 import { exportState, importState } from '../../src/state/transfer.ts';
-import { virtualEpoch, virtualOffset } from '../../src/timeline/offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { EndTxnRelay, endTxnKey } from './end-txn-relay.ts';
+import { isStateError, topicRecord } from './state-records.ts';
 
 const clock = { now: () => performance.now(), wallMs: () => Date.now() };
-
-function topicRecord(name: string, mirrored = 41n): TopicRecord {
-  return {
-    kind: 'topic',
-    name,
-    topicId: 'AAAAAAAAAAAAAAAAAAAAAQ',
-    link: 'dr',
-    sourceTopic: name,
-    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAg',
-    state: 'STOPPED',
-    stateTimeMs: 1_700_000_000_000,
-    error: null,
-    partitions: [
-      {
-        extents: [
-          { where: 'mirror', start: virtualOffset(0n), end: virtualOffset(mirrored) },
-          {
-            where: 'native',
-            start: virtualOffset(mirrored),
-            end: null,
-            offsetShift: mirrored - 1n,
-            epochShift: 7,
-            firstEpoch: virtualEpoch(8),
-          },
-        ],
-      },
-    ],
-    stoppedBy: 'failover',
-  };
-}
-
-function isStateError(code: StateErrorCode, pattern = /./) {
-  return (error: unknown): boolean => {
-    assert.ok(error instanceof StateError, String(error));
-    assert.equal(error.code, code, error.message);
-    assert.match(error.message, pattern);
-    return true;
-  };
-}
 
 /** Resolves when the instance may act. */
 function owned(state: State): Promise<unknown> {
@@ -353,6 +317,40 @@ describe('the state topic', () => {
     assert.deepEqual([...second.view.topics.keys()], ['orders']);
     await second.commit([{ put: topicRecord('payments') }]);
     relay.cut();
+  });
+
+  test('R12: an owner goes on after the destination aborted its transaction, not after a successor', async () => {
+    const name = uniqueName('aborted');
+    const transactionalId = stateTopicName(name);
+    const request = createInitProducerIdRequest({ transactionalId, transactionTimeoutMs: 60_000 });
+    const target = { kind: 'transaction', transactionalId } as const;
+    /** The coordinator aborts what is open; only who asks again gets an epoch. */
+    const abort = async () => (await admin.send(target, initProducerIdApi, request, {})).errorCode;
+    let beforeEnd: (() => Promise<unknown>) | undefined;
+    const cluster: Cluster = {
+      ...admin,
+      send: async (to, api, body, options) => {
+        const work = api.key === endTxnKey ? beforeEnd : undefined;
+        if (work !== undefined) {
+          beforeEnd = undefined;
+          await work();
+        }
+        return admin.send(to, api, body, options);
+      },
+      metadata: (topics) => admin.metadata(topics),
+    };
+    const limits = { leaseMs: 60_000, renewMs: 20_000 };
+    const state = await open({ name, cluster, limits });
+    await state.commit([{ put: topicRecord('orders') }]);
+    beforeEnd = async () => assert.equal(await abort(), ErrorCode.CONCURRENT_TRANSACTIONS);
+    const aborted = state.commit([{ put: topicRecord('aborted') }]);
+    await assert.rejects(aborted, isStateError('UNAVAILABLE', /aborted the transaction/));
+    await state.commit([{ put: topicRecord('payments') }]);
+    assert.deepEqual([...state.view.topics.keys()].sort(), ['orders', 'payments']);
+
+    beforeEnd = () => until('an epoch for another', async () => (await abort()) === 0);
+    await assert.rejects(state.commit([{ put: topicRecord('late') }]), isStateError('NOT_OWNER'));
+    assert.equal(state.lease.isValid(), false);
   });
 
   /** Not null once an open transaction holds the last stable offset back. */

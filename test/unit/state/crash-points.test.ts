@@ -8,7 +8,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { Events } from '../../../src/observe/events.ts';
-import { type OpenedState, openState, type StateOptions } from '../../../src/state/open-state.ts';
+import { openState } from '../../../src/state/open-state.ts';
+import type { OpenedState, StateOptions } from '../../../src/state/options.ts';
 import type { StateChange } from '../../../src/state/state.ts';
 import { StateError } from '../../../src/state/state.ts';
 import { until } from '../../helpers/wait.ts';
@@ -179,6 +180,63 @@ test('R12: nor does it when the fence comes between its own abort and its new ep
   };
   assert.equal(await first.commit([ports(3)]).then(() => 'committed', codeOf), 'NOT_OWNER');
   assert.equal(await found(cluster), '1 one');
+});
+
+/** Commits `1 one` and `2 two`, with `abort` when the request before the named one is answered. */
+async function commitAborted(
+  lost: { readonly name: string; readonly fault: Fault },
+  abort: (cluster: FakeStateCluster) => void,
+) {
+  const cluster = new FakeStateCluster();
+  const events = new Events();
+  const state = await open(cluster, { events });
+  await state.commit([ports(1), storage('one')]);
+  let isDone = false;
+  cluster.fault = (name) => {
+    if (isDone || name !== lost.name) return 'none';
+    isDone = true;
+    if (lost.fault === 'none') abort(cluster);
+    else setImmediate(() => abort(cluster));
+    return lost.fault;
+  };
+  const outcome = await state.commit([ports(2), storage('two')]).then(() => 'committed', codeOf);
+  return { cluster, state, events, outcome };
+}
+
+test('R12: a transaction that the destination aborted itself is no successor', async () => {
+  for (const name of ['Produce', 'EndTxn']) {
+    for (const fault of ['none', 'lost request'] as const) {
+      const what = `${fault} at ${name}`;
+      const { cluster, state, events, outcome } = await commitAborted({ name, fault }, (fake) =>
+        assert.ok(fake.abortOpen(), `nothing was open: ${what}`),
+      );
+      assert.equal(outcome, 'UNAVAILABLE', what);
+      assert.ok(state.lease.isValid(), what);
+      await state.commit([ports(3)]);
+      assert.ok(state.isSettled, what);
+      const said = events.since(0).map(({ event }) => event);
+      assert.ok(said.includes('state_transaction_aborted') && !said.includes('lease_lost'), what);
+      assert.equal(await found(cluster), '3 one', what);
+    }
+  }
+});
+
+test('R12: a successor that found a transaction open is not fenced back', async () => {
+  for (const name of ['Produce', 'EndTxn']) {
+    for (const fault of ['none', 'lost request', 'lost answer'] as const) {
+      if (name === 'Produce' && fault === 'lost answer') continue;
+      const what = `${fault} at ${name}`;
+      let epoch = -1;
+      const { cluster, state, outcome } = await commitAborted({ name, fault }, (fake) => {
+        fake.fenceByAnother();
+        epoch = fake.epoch;
+      });
+      assert.ok(['NOT_OWNER', 'IN_DOUBT'].includes(outcome), `${what}: ${outcome}`);
+      assert.equal(await state.commit([ports(3)]).then(() => 'committed', codeOf), 'NOT_OWNER');
+      assert.equal(cluster.epoch, epoch, `${what}: the epoch was raised`);
+      assert.equal(state.lease.isValid(), false, what);
+    }
+  }
 });
 
 test('commits are serialized in the order of their calls', async () => {

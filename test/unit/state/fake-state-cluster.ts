@@ -100,12 +100,26 @@ export class FakeStateCluster implements Cluster {
     return { clusterId: 'fake', controllerId: 1, brokers: this.brokers, topics: new Map(infos) };
   }
 
+  get epoch(): number {
+    return this.#epoch;
+  }
+
   /** As if another instance had asked for the transactional id just now. */
   fenceByAnother(): void {
-    if (this.#state === 'open') this.#mark('ABORT');
+    this.abortOpen();
     this.#epochBefore = -1;
     this.#epoch++;
     this.#state = 'empty';
+  }
+
+  /** As the coordinator does with what is open for too long, and before it gives out an epoch. */
+  abortOpen(): boolean {
+    if (this.#state !== 'open') return false;
+    this.#epochBefore = -1;
+    this.#epoch++;
+    this.#mark('ABORT');
+    this.#state = 'aborted';
+    return true;
   }
 
   async apiVersions(): Promise<ReadonlyMap<number, VersionRange>> {
@@ -160,7 +174,7 @@ export class FakeStateCluster implements Cluster {
       return createInitProducerIdResponse({ errorCode: ErrorCode.INVALID_PRODUCER_EPOCH });
     }
     if (!(request.producerId >= 0n && isRepeated && request.producerEpoch !== this.#epoch)) {
-      if (this.#state === 'open') this.#mark('ABORT');
+      this.abortOpen();
       this.#epochBefore = request.producerId >= 0n ? this.#epoch : -1;
       this.#epoch++;
       this.#state = 'empty';
