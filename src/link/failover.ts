@@ -158,7 +158,8 @@ export class Failover {
     try {
       this.#context.state.lease.check();
       await this.#close(eligible);
-      const { ready, refused } = await this.#measure(eligible, request);
+      const whole = await this.#undoEarlier(eligible, errors);
+      const { ready, refused } = await this.#measure(whole, request);
       for (const [name, error] of refused) errors.set(name, error);
       return ready.length === 0 ? null : await this.#switch(ready, request, errors);
     } catch (error) {
@@ -174,6 +175,27 @@ export class Failover {
     } finally {
       await this.#open(eligible);
     }
+  }
+
+  /**
+   * A failover that was interrupted may have left its ABORT batches: they are not of the source,
+   * and must not count as mirrored. Returns the topics without any.
+   */
+  async #undoEarlier(
+    topics: readonly MirrorTopic[],
+    errors: Map<string, LinkError>,
+  ): Promise<readonly MirrorTopic[]> {
+    const whole: MirrorTopic[] = [];
+    for (const topic of topics) {
+      try {
+        await this.#undoRecord(topic.name);
+        whole.push(topic);
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        errors.set(topic.name, notFailedOver(error));
+      }
+    }
+    return whole;
   }
 
   async #measure(topics: readonly MirrorTopic[], request: FailoverRequest): Promise<Measured> {

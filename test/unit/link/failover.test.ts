@@ -73,6 +73,25 @@ async function start(world: {
   return { topics, failover, run, events, changes };
 }
 
+/** The process died with the intent committed and the ABORT batches durable; the next has begun. */
+async function interrupted(t: TestContext) {
+  const world = await scene(t);
+  const commit = world.state.commit.bind(world.state);
+  let calls = 0;
+  world.state.commit = async (changes) => {
+    if (++calls === 2) return new Promise<void>(() => undefined);
+    return commit(changes);
+  };
+  const dying = world.run();
+  void dying;
+  while (calls < 2) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(world.log.end, 4n);
+  assert.notEqual(world.state.topics.get('orders')?.stopping, undefined);
+  world.state.commit = commit;
+  world.topics.close();
+  return { world, next: await start({ ...world, storage: await world.reopen() }) };
+}
+
 describe('failover', () => {
   test('splices each partition at its own end, ABORT batches before S', async (t) => {
     const { run, state, topics, log } = await scene(t);
@@ -171,24 +190,7 @@ describe('failover', () => {
   });
 
   test('R11: a crash before the commit is undone at the next start', async (t) => {
-    const world = await scene(t);
-    // The process dies here: the intent is committed, the ABORT batches are durable.
-    world.state.fates = ['done'];
-    const commit = world.state.commit.bind(world.state);
-    let calls = 0;
-    world.state.commit = async (changes) => {
-      if (++calls === 2) return new Promise<void>(() => undefined);
-      return commit(changes);
-    };
-    const dying = world.run();
-    void dying;
-    while (calls < 2) await new Promise((resolve) => setImmediate(resolve));
-    assert.equal(world.log.end, 4n);
-    assert.notEqual(world.state.topics.get('orders')?.stopping, undefined);
-
-    world.state.commit = commit;
-    world.topics.close();
-    const next = await start({ ...world, storage: await world.reopen() });
+    const { world, next } = await interrupted(t);
     const log = next.topics.byName('orders')?.partition(0)?.log;
     assert.equal(log?.end, 4n);
     assert.equal(log.visibleEnd, 3n, 'hidden from the first moment on');
@@ -200,6 +202,19 @@ describe('failover', () => {
     assert.ok(next.events.since(0).some(({ event }) => event === 'failover_undone'));
     assert.deepEqual([...(await next.run()).errors], []);
     assert.equal(log.visibleEnd, 4n);
+  });
+
+  test('R11: one given before an interrupted one was undone counts no ABORT batch of that as mirrored', async (t) => {
+    const { world, next } = await interrupted(t);
+    assert.deepEqual([...(await next.run()).errors], []);
+    const puts = world.state.commits
+      .flat()
+      .flatMap((change) => ('put' in change ? [change.put] : []));
+    const receipt = puts.find((record) => record.kind === 'receipt');
+    const [partition] = receipt?.topics[0]?.partitions ?? [];
+    assert.deepEqual([partition?.mirroredEnd, partition?.virtualEnd], [3n, 4n]);
+    assert.equal(partition?.abortedTransactions, 1);
+    assert.equal(next.topics.byName('orders')?.partition(0)?.log?.end, 4n);
   });
 
   test('R11: in doubt while the process stops is never undone: S could lie above the cut', async (t) => {
