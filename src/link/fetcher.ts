@@ -35,6 +35,18 @@ export interface FetcherSettings extends FetchOptions {
   readonly bytesPerSecond: number | null;
 }
 
+function saysNothing({ responses }: FetchResponse): boolean {
+  return responses.every(({ partitions }) =>
+    partitions.every(
+      ({ errorCode, records, preferredReadReplica, divergingEpoch }) =>
+        errorCode === ErrorCode.NONE &&
+        (records?.length ?? 0) === 0 &&
+        preferredReadReplica < 0 &&
+        divergingEpoch.endOffset < 0n,
+    ),
+  );
+}
+
 export class BrokerFetcher {
   readonly nodeId: number;
   readonly #link: FeedLink;
@@ -157,6 +169,7 @@ export class BrokerFetcher {
 
   async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
     const fetchedFrom = new Map(feeds.map((feed) => [feed, feed.fetchOffset]));
+    const askedAtMs = this.#clock.monotonicMs();
     let response: FetchResponse;
     try {
       response = await this.#fetch(feeds, frame);
@@ -182,6 +195,10 @@ export class BrokerFetcher {
     this.#link.contacted();
     if (this.#session.received(response)) {
       this.#accept(fetchedFrom, response, frame);
+      // A broker waits when it has nothing; one that does not must not be asked without pause.
+      const tookMs = this.#clock.monotonicMs() - askedAtMs;
+      const isEarly = tookMs < this.#settings().waitMs / 2;
+      if (isEarly && saysNothing(response)) await this.#signal.wait(blockedWaitMs);
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
       await this.#signal.wait(blockedWaitMs);
