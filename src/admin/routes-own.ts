@@ -247,6 +247,29 @@ const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
       });
     },
   );
+};
+
+const mirrorEndRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  const { links } = services;
+  app.post(
+    '/mirrors/:topic/recreate',
+    {
+      schema: {
+        summary: 'Begin a mirror anew whose source topic was made again; its old copy is deleted',
+        operationId: 'recreateMirror',
+        params: schemas.ownTopicParams,
+        querystring: schemas.ownValidateOnlyQuery,
+        body: schemas.recreateBody,
+        response: schemas.answer(schemas.ownMirrorData),
+      },
+    },
+    async (request) =>
+      links.recreateMirror(request.params.topic, {
+        archiveAs: request.body.archiveAs ?? null,
+        validateOnly: request.query.validateOnly,
+        actor: actorOf(request),
+      }),
+  );
 
   app.delete(
     '/mirrors/:topic',
@@ -358,6 +381,7 @@ export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
   await app.register(linkReadRoutes, inner);
   await app.register(readRoutes, inner);
   await app.register(mirrorReadRoutes, inner);
+  await app.register(mirrorEndRoutes, inner);
   await app.register(commandRoutes, inner);
   await app.register(leavingRoutes, inner);
 };

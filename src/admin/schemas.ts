@@ -208,6 +208,10 @@ export const commandBody = Type.Object(
   closed,
 );
 export const detachBody = Type.Object({ dropHistory: Type.Boolean({ default: false }) }, closed);
+export const recreateBody = Type.Object(
+  { archiveAs: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 249 }))) },
+  closed,
+);
 export const verifyBody = Type.Object(
   {
     partition: Type.Integer({ minimum: 0 }),

@@ -144,6 +144,32 @@ async function deleteMirror(
   else context.done({ topic, deleted: true }, `Mirror ${topic} deleted.`);
 }
 
+interface RecreateOptions {
+  archiveAs?: string;
+  dryRun?: boolean;
+  yes?: boolean;
+}
+
+async function recreateMirror(
+  context: CommandContext,
+  topic: string,
+  options: RecreateOptions,
+): Promise<void> {
+  const isDry = options.dryRun ?? false;
+  if (context.io.isInteractive && !isDry && options.yes !== true) {
+    const question =
+      `The records of ${topic} that were mirrored from its old source topic will be gone. ` +
+      'Go on? [y/N] ';
+    const answer = await context.io.ask(question);
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
+  }
+  const body = options.archiveAs === undefined ? {} : { archiveAs: options.archiveAs };
+  const path = `/mirrors/${encodeURIComponent(topic)}/recreate`;
+  await context.client.post(path, body, { validateOnly: isDry });
+  if (isDry) context.done({ topic, valid: true }, `Mirror ${topic} could be made anew.`);
+  else context.done({ topic, recreated: true }, `Mirror ${topic} begins anew.`);
+}
+
 export function addMirrorCommands(program: Command, runner: Runner): void {
   const mirror = program.command('mirror').description('mirror topics');
   mirror
@@ -175,6 +201,14 @@ export function addMirrorCommands(program: Command, runner: Runner): void {
     .option('--dry-run', 'check, delete nothing')
     .option('--yes', 'ask nothing')
     .action(action(runner, deleteMirror));
+  mirror
+    .command('recreate')
+    .description('begin a failed mirror anew whose source topic was deleted and made again')
+    .argument('<topic>')
+    .option('--archive-as <name>', 'not in this version: says how to keep the old copy by hand')
+    .option('--dry-run', 'check everything, change nothing')
+    .option('--yes', 'ask nothing')
+    .action(action(runner, recreateMirror));
   mirror
     .command('export-tail')
     .description('what the source has of a switched topic and the topic has not, as JSON lines')

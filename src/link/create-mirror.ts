@@ -6,7 +6,7 @@
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import { originsOf } from '../gateway/mirror-origins.ts';
-import type { PendingCreation, TopicRecord } from '../state/records.ts';
+import type { MirrorErrorCode, PendingCreation, TopicRecord } from '../state/records.ts';
 import { internalTopics } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
@@ -14,8 +14,9 @@ import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { checkTopicName } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
-import { type CreateMirror, LinkError } from './service.ts';
-import { createShell, measureShells, topicConfigs } from './shell-topic.ts';
+import { type CreateMirror, LinkError, type RecreateMirror } from './service.ts';
+import { createShell, deleteShell, measureShells, topicConfigs } from './shell-topic.ts';
+import { Signal } from './signal.ts';
 import {
   type SourceStart,
   sourceStarts,
@@ -23,7 +24,13 @@ import {
   startTimestamp,
 } from './start-offset.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
-import { otherConfigs, refusedOverride, shellConfigs, syncedConfigs } from './topic-configs.ts';
+import {
+  otherConfigs,
+  ownConfigs,
+  refusedOverride,
+  shellConfigs,
+  syncedConfigs,
+} from './topic-configs.ts';
 
 interface Plan {
   readonly source: TopicInfo;
@@ -36,7 +43,34 @@ interface Plan {
   readonly origins: readonly string[];
 }
 
+/** A new copy may take the place of the old one only where the source is not what was mirrored. */
+const recreatable: ReadonlySet<MirrorErrorCode> = new Set([
+  'SOURCE_TOPIC_ID_CHANGED',
+  'SOURCE_TOPIC_MAY_BE_DELETED',
+  'SOURCE_PARTITIONS_DECREASED',
+  'UNEXPECTED_TRUNCATION',
+  'NON_MONOTONIC_LOG_APPEND_EPOCH',
+  'SHELL_TOPIC_DELETED',
+]);
+const goneWithinMs = 15_000;
+const gonePollMs = 100;
+
 const resumed: Audit = { actor: 'causeway', why: 'creation resumed' };
+
+/** @throws LinkError MIRROR_NOT_FOUND, ILLEGAL_STATE */
+export function checkRecreatable(name: string, record: TopicRecord | undefined): TopicRecord {
+  if (record === undefined) {
+    throw new LinkError('MIRROR_NOT_FOUND', `Topic '${name}' is not a mirror`);
+  }
+  const code = record.error?.code;
+  if (record.state === 'FAILED' && code !== undefined && recreatable.has(code)) return record;
+  const why = record.state === 'FAILED' ? `FAILED with ${code ?? 'no code'}` : record.state;
+  throw new LinkError(
+    'ILLEGAL_STATE',
+    `Topic '${name}' is ${why}: only a mirror whose source topic is not the one that was ` +
+      `mirrored is made anew. Delete it with "causeway mirror delete ${name}" to begin again`,
+  );
+}
 
 export interface CreatorParts {
   readonly context: LinkContext;
@@ -80,27 +114,101 @@ export class MirrorCreator {
       const plan = await this.#plan(link, request.sourceTopic, creating);
       await this.#checkDestination(name, plan, creating);
       if (request.validateOnly) return;
-      const intent: TopicRecord = {
-        kind: 'topic',
-        name,
-        topicId: null,
-        link: link.name,
-        sourceTopic: request.sourceTopic,
-        sourceTopicId: plan.source.topicId,
-        state: 'PENDING_MIRROR',
-        stateTimeMs: this.#context.clock.unixMs(),
-        error: null,
-        partitions: [],
-        stoppedBy: null,
-        creating,
-        syncedConfigs: plan.synced,
-        ...(plan.origins.length > 0 ? { origins: plan.origins } : {}),
-        ...(options.isAuto ? { auto: { isFilteredOut: false } } : {}),
-      };
+      const { sourceTopic } = request;
+      const auto = options.isAuto ? { auto: { isFilteredOut: false } } : {};
+      const intent = this.#intent({ name, link: link.name, sourceTopic, ...auto }, plan, creating);
       await this.#changes.commit([{ put: intent }]);
       await this.#carryOut(intent, plan, { actor: request.actor, why: 'created' });
     });
     return name;
+  }
+
+  /**
+   * Begins anew in the place of a mirror that failed because its source is not what it was; the
+   * old copy is gone for good. Cut short before the new one is on record, the mirror is FAILED as
+   * before, and the same can be asked for again.
+   */
+  async recreate(link: LinkRuntime, name: string, request: RecreateMirror): Promise<void> {
+    await this.#changes.locks.run(name, async () => {
+      const failed = checkRecreatable(name, this.#changes.record(name));
+      const { creating, isThere } = await this.#shellAsItIs(link, failed);
+      const plan = await this.#plan(link, failed.sourceTopic, creating);
+      if (!isThere) await this.#checkDestination(name, plan, creating);
+      if (request.validateOnly) return;
+      this.#context.state.lease.check();
+      await link.feeds.hold(name);
+      try {
+        await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
+        await this.#untilFree(name, plan, creating);
+        const intent = this.#intent(failed, plan, creating);
+        await this.#changes.commit([{ put: intent }]);
+        link.forget(name);
+        if (failed.topicId !== null) await this.#topics.deleteLogs(failed.topicId);
+        await this.#carryOut(intent, plan, { actor: request.actor, why: 'recreated' });
+      } finally {
+        link.release(name);
+      }
+    });
+  }
+
+  /** What the new shell takes over from the old one. */
+  async #shellAsItIs(
+    link: LinkRuntime,
+    failed: TopicRecord,
+  ): Promise<{ creating: PendingCreation; isThere: boolean }> {
+    const { replicationFactor } = link.settings.topicSync;
+    const { startOffset } = link.settings;
+    const { destination } = this.#context;
+    const info = (await destination.metadata([failed.name])).topics.get(failed.name);
+    if (info?.errorCode !== ErrorCode.NONE || info.topicId !== failed.topicId) {
+      return { creating: { replicationFactor, configs: {}, startOffset }, isThere: false };
+    }
+    const found = await topicConfigs(destination, failed.name);
+    const creating: PendingCreation = {
+      replicationFactor: info.partitions[0]?.replicaNodes.length ?? replicationFactor,
+      configs: ownConfigs(failed.syncedConfigs ?? {}, found),
+      startOffset,
+    };
+    return { creating, isThere: true };
+  }
+
+  /** A broker may finish the deletion of a topic after it has answered. */
+  async #untilFree(name: string, plan: Plan, creating: PendingCreation): Promise<void> {
+    const { clock } = this.#context;
+    const deadlineMs = clock.monotonicMs() + goneWithinMs;
+    for (;;) {
+      try {
+        return await this.#checkDestination(name, plan, creating);
+      } catch (error) {
+        const isThere = error instanceof LinkError && error.code === 'TOPIC_EXISTS';
+        if (!isThere || clock.monotonicMs() >= deadlineMs) throw error;
+      }
+      await new Signal().wait(gonePollMs);
+    }
+  }
+
+  #intent(
+    { name, link, sourceTopic, auto }: Pick<TopicRecord, 'name' | 'link' | 'sourceTopic' | 'auto'>,
+    plan: Plan,
+    creating: PendingCreation,
+  ): TopicRecord {
+    return {
+      kind: 'topic',
+      name,
+      topicId: null,
+      link,
+      sourceTopic,
+      sourceTopicId: plan.source.topicId,
+      state: 'PENDING_MIRROR',
+      stateTimeMs: this.#context.clock.unixMs(),
+      error: null,
+      partitions: [],
+      stoppedBy: null,
+      creating,
+      syncedConfigs: plan.synced,
+      ...(plan.origins.length > 0 ? { origins: plan.origins } : {}),
+      ...(auto === undefined ? {} : { auto }),
+    };
   }
 
   /** Goes on with an intent that a crash or a lost answer left behind. */

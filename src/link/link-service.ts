@@ -30,6 +30,7 @@ import {
   type MirrorCommandRequest,
   type MirrorCommandResult,
   type MirrorStatus,
+  type RecreateMirror,
   type TaskPlan,
   type VerifyRequest,
   type VerifyStep,
@@ -161,6 +162,24 @@ export class LinkServiceImpl implements LinkService {
     }
     if (options.validateOnly) return;
     await asCommand(() => this.#deleteMirror(name, options));
+  }
+
+  async recreateMirror(name: string, request: RecreateMirror): Promise<MirrorStatus> {
+    const topic = this.#parts.statuses.topic(name);
+    if (request.archiveAs !== null) {
+      throw new LinkError(
+        'NOT_SUPPORTED',
+        `The old copy of '${name}' cannot be kept under another name in this version. To keep ` +
+          `it, take it out of the link with "causeway mirror failover ${name}", and mirror the ` +
+          `new source topic under another name with "causeway mirror create ${request.archiveAs} ` +
+          `--source-topic ${topic.record.sourceTopic} --link ${topic.link}"`,
+      );
+    }
+    return asCommand(async () => {
+      const link = this.#parts.links.runtime(topic.link);
+      await this.#parts.creator.recreate(link, name, request);
+      return this.describeMirror(name);
+    });
   }
 
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult> {

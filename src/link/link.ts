@@ -173,8 +173,7 @@ export class LinkRuntime implements FeedLink {
     const topic = this.#topics.byName(name);
     if (topic === undefined || topic.link !== this.name) {
       this.inBackground(() => this.feeds.stop(name));
-      this.feeds.forget(name);
-      this.#failing.delete(name);
+      this.forget(name);
       return;
     }
     if (this.#isToBeFetched(topic)) {
@@ -182,6 +181,12 @@ export class LinkRuntime implements FeedLink {
     } else if (this.feeds.feeds(name).length > 0) {
       this.inBackground(() => this.feeds.stop(name));
     }
+  }
+
+  /** What was known of a topic of this name is not true of the next one. */
+  forget(name: string): void {
+    this.feeds.forget(name);
+    this.#failing.delete(name);
   }
 
   /** Lets a topic be fetched again after `feeds.hold`. */
@@ -394,7 +399,8 @@ export class LinkRuntime implements FeedLink {
   async #commitFailure(name: string, { error, loss }: Failure): Promise<void> {
     const audit = failedWith(error);
     await this.#changes.apply(name, 'fail', audit, (record) => {
-      if (!isFetching(record.state)) return null;
+      // Of a mirror that was made anew since, this is not true.
+      if (!isFetching(record.state) || this.#failing.get(name)?.error !== error) return null;
       if (loss === null) return { error };
       return { error, lost: withLoss(record.lost, loss, this.#context.clock.unixMs()) };
     });

@@ -234,6 +234,13 @@ export interface CreateMirror {
   readonly actor: string;
 }
 
+export interface RecreateMirror {
+  /** Refused with what to do by hand. */
+  readonly archiveAs: string | null;
+  readonly validateOnly: boolean;
+  readonly actor: string;
+}
+
 export interface VerifyRequest {
   readonly topic: string;
   readonly partition: number;
@@ -335,6 +342,8 @@ export interface LinkService {
     topic: string,
     options: { keepTopic: boolean; validateOnly: boolean; actor: string },
   ): Promise<void>;
+  /** A mirror FAILED because its source was made again begins anew, without its old copy. */
+  recreateMirror(topic: string, request: RecreateMirror): Promise<MirrorStatus>;
   command(request: MirrorCommandRequest): Promise<MirrorCommandResult>;
   /** Ends the timeline of a promoted topic: clients may go to its brokers directly. */
   detach(request: DetachRequest): Promise<DetachReport>;

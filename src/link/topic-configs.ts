@@ -120,6 +120,18 @@ export function refusedOverride(overrides: Readonly<Record<string, string>>): st
 /** DescribeConfigs' source of what was set on the topic itself. */
 const setOnTopic = 1;
 
+/** What a shell has set on itself that did not come from its source. */
+export function ownConfigs(
+  synced: Readonly<Record<string, string>>,
+  found: readonly SourceConfig[],
+): Readonly<Record<string, string>> {
+  const own = found.flatMap(({ name, value, configSource }) => {
+    const isOwn = configSource === setOnTopic && value !== null && synced[name] !== value;
+    return isOwn && !alwaysSynced.includes(name) ? [[name, value] as const] : [];
+  });
+  return Object.fromEntries(own);
+}
+
 /**
  * Whether a topic was made with other configs than these, and how; null when with exactly these.
  */

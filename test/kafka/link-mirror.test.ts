@@ -267,7 +267,7 @@ describe('a mirror', () => {
     await assertIdentical(topic, 0);
   });
 
-  test('of a recreated source fails with its cause (R9)', async () => {
+  test('of a recreated source fails with its cause, and is made anew on demand (R9)', async () => {
     const topic = uniqueName('recreated');
     await createTopic(world.source, topic);
     await produce(world.source, { topic }, ['a', 'b']);
@@ -280,6 +280,21 @@ describe('a mirror', () => {
     const status = world.service.describeMirror(topic);
     assert.equal(status.error?.code, 'SOURCE_TOPIC_ID_CHANGED');
     assert.equal(status.partitions[0]?.mirrorEnd, 2n);
+
+    const request = { archiveAs: null, validateOnly: false, actor: 'test' };
+    const archived = world.service.recreateMirror(topic, { ...request, archiveAs: 'old' });
+    await assert.rejects(archived, { code: 'NOT_SUPPORTED', message: /mirror failover/ });
+    await world.service.recreateMirror(topic, { ...request, validateOnly: true });
+    assert.equal(world.service.describeMirror(topic).state, 'FAILED');
+    assert.equal(world.service.describeMirror(topic).topicId, status.topicId);
+    await world.service.recreateMirror(topic, request);
+    await world.caughtUp(topic, [3n]);
+    await assertIdentical(topic, 0);
+    const anew = world.service.describeMirror(topic);
+    assert.deepEqual([anew.state, anew.error], ['ACTIVE', null]);
+    assert.notEqual(anew.topicId, status.topicId);
+    const again = world.service.recreateMirror(topic, request);
+    await assert.rejects(again, { code: 'ILLEGAL_STATE' });
   });
 
   test('names lost history with its range (R10)', async () => {

@@ -263,6 +263,14 @@ export class FakeLinks implements LinkService {
     };
   }
 
+  async recreateMirror(
+    topic: string,
+    request: Parameters<LinkService['recreateMirror']>[1],
+  ): ReturnType<LinkService['recreateMirror']> {
+    this.#record('recreateMirror', { topic, ...request });
+    return this.describeMirror(topic);
+  }
+
   async unfence(topic: string, options: { readonly actor: string }): Promise<void> {
     this.#record('unfence', { topic, ...options });
   }

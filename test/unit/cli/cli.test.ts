@@ -144,6 +144,9 @@ test('mirrors are created, listed, described and deleted', async () => {
   assert.equal((await causeway(['mirror', 'delete', 'bills', '--keep-topic', '--yes'])).code, 0);
   assert.equal(sent().keepTopic, true);
   assertOneLine(await causeway(['mirror', 'delete', 'bills']), 1, /not a mirror/);
+  const anew = await causeway(['mirror', 'recreate', 'orders', '--archive-as', 'old', '--dry-run']);
+  assert.deepEqual([anew.code, anew.out], [0, 'Mirror orders could be made anew.\n']);
+  assert.deepEqual([sent().topic, sent().archiveAs, sent().validateOnly], ['orders', 'old', true]);
 });
 
 test('a promotion is waited for until it is done', async () => {
