@@ -62,6 +62,7 @@ export class BrokerFetcher {
   readonly #freeFrames = Array.from({ length: framesMax }, () => new FrameBuffer());
   #failures = 0;
   #turn = 0;
+  #notBeforeMs = 0;
   #isClosed = false;
   #done: Promise<void> = Promise.resolve();
 
@@ -128,9 +129,9 @@ export class BrokerFetcher {
         await this.#signal.wait(this.#feeds.size === 0 ? idleWaitMs : blockedWaitMs);
         continue;
       }
-      const throttledMs = this.#throttledMs();
-      if (throttledMs > 0) {
-        await this.#signal.wait(Math.min(throttledMs, blockedWaitMs));
+      const pausedMs = Math.max(this.#throttledMs(), this.#notBeforeMs - nowMs);
+      if (pausedMs > 0) {
+        await this.#signal.wait(Math.min(pausedMs, blockedWaitMs));
         continue;
       }
       try {
@@ -196,9 +197,9 @@ export class BrokerFetcher {
     if (this.#session.received(response)) {
       this.#accept(fetchedFrom, response, frame);
       // A broker waits when it has nothing; one that does not must not be asked without pause.
-      const tookMs = this.#clock.monotonicMs() - askedAtMs;
-      const isEarly = tookMs < this.#settings().waitMs / 2;
-      if (isEarly && saysNothing(response)) await this.#signal.wait(blockedWaitMs);
+      const nowMs = this.#clock.monotonicMs();
+      const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
+      if (isEarly && saysNothing(response)) this.#notBeforeMs = nowMs + blockedWaitMs;
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
       await this.#signal.wait(blockedWaitMs);
