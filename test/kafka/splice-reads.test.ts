@@ -135,7 +135,7 @@ describe('reading across a promotion', () => {
       records: range(0, strayRecords).map((index) => ({
         key: null,
         value: Buffer.from(`stray-${index}`),
-        timestamp: 1n,
+        timestamp: BigInt(Date.now()),
       })),
     });
     const request = createProduceRequest({

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
+import { SeededRandom } from '../helpers/seeded-random.ts';
 import {
   createTestLog,
   logDirectory,
@@ -450,14 +451,16 @@ function plan(options: Partial<BatchPlan>): BatchPlan {
   };
 }
 
+// What a cut costs of what was not flushed is chance: other seeds with each run.
 test('R1, R11, R19: a power cut at every single step of a script', async () => {
-  for (let seed = 1; seed <= 12; seed++) {
+  const first = new SeededRandom().seed % 2 ** 30;
+  for (let seed = first; seed < first + 3; seed++) {
     for (let crashAfter = 0; ; crashAfter++) {
       const run = await startRun(seed, 0n);
       try {
         if (!(await crashWithin(run, script, crashAfter, []))) break;
       } catch (error) {
-        console.error(`seed ${seed}, power cut after step ${crashAfter}`);
+        console.error(`CAUSEWAY_TEST_SEED=${seed}, power cut after step ${crashAfter}`);
         throw error;
       }
     }
