@@ -1,8 +1,8 @@
 // `node scripts/test.js [unit|long] [--minutes N] [TEST.ts ...]`: the runner behind `npm test`.
 //
 // Owns: which compiled tests run, how many at once, and the summary with the ten slowest. Knows
-// nothing of what they test. Unit and property tests run two files at a time; whatever starts real
-// brokers runs one file at a time, so that nobody waits for the other's processor time.
+// nothing of what they test. Two files run at a time, also of those that start real brokers: each
+// waits for much of its time. Long tests run one at a time, since some of them look at load.
 import { setMaxListeners } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -71,7 +71,7 @@ function choose(positionals) {
   if (mode !== 'all') return fail(`no such tests: ${mode}`);
   return [
     { name: 'unit', files: quick, concurrency: 2 },
-    { name: 'brokers', files: real, concurrency: 1 },
+    { name: 'brokers', files: real, concurrency: 2 },
   ];
 }
 
