@@ -93,6 +93,11 @@ export class LinkRuntime implements FeedLink {
     return this.#context.events;
   }
 
+  /** False in the first moments of a link, and while its configuration makes no client. */
+  get isConnected(): boolean {
+    return this.#cluster !== null;
+  }
+
   /** @throws ClusterError while there is no connection */
   get cluster(): Cluster {
     if (this.#cluster === null) {

@@ -166,7 +166,7 @@ export class SyncTask {
   }
 
   #mayRun(): boolean {
-    const isReachable = !this.#link.conditions.sourceLost;
+    const isReachable = this.#link.isConnected && !this.#link.conditions.sourceLost;
     return !this.#isClosed && this.#work.isEnabled && isReachable && this.#link.mayAct();
   }
 

@@ -43,6 +43,7 @@ class ScriptedLink {
   conditions = { linkFailed: false, linkPaused: false, sourceLost: false };
   record = { configs: {} };
   isOwner = true;
+  isConnected = true;
 
   mayAct(): boolean {
     return this.isOwner && !this.conditions.linkPaused && !this.conditions.linkFailed;
@@ -98,6 +99,16 @@ describe('a task', () => {
     await task.roundNow(0);
     assert.equal(task.status.state, 'LINK_FAILED');
     assert.equal(work.rounds, 0);
+  });
+
+  test('shows no error of its own before its link is connected', async () => {
+    const { work, link, task } = scripted();
+    link.isConnected = false;
+    task.start();
+    await task.roundNow(0);
+    assert.deepEqual([work.rounds, task.status.errors], [0, []]);
+    link.isConnected = true;
+    await until('a round', () => work.rounds > 0);
   });
 
   test('that is not switched on says so, also in its dry run', async () => {
