@@ -2,7 +2,8 @@
 //
 // Owns: which compiled tests run, how many at once, and the summary with the ten slowest. Knows
 // nothing of what they test. Two files run at a time, also of those that start real brokers: each
-// waits for much of its time. Long tests run one at a time, since some of them look at load.
+// waits for much of its time; CAUSEWAY_TEST_BROKER_FILES=1 runs those one after the other. Long
+// tests run one at a time, since some of them look at load.
 import { setMaxListeners } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -16,6 +17,7 @@ const withBrokers = ['kafka', 'clients', 'chaos', 'e2e'].map((name) => join('tes
 const longTests = join('test', 'long', '/');
 const fileTimeoutMs = 15 * 60_000;
 const longMinutesDefault = 20;
+const brokerFilesAtOnce = Number(process.env.CAUSEWAY_TEST_BROKER_FILES ?? 2);
 
 function fail(message) {
   process.stderr.write(`${message}\n`);
@@ -71,7 +73,7 @@ function choose(positionals) {
   if (mode !== 'all') return fail(`no such tests: ${mode}`);
   return [
     { name: 'unit', files: quick, concurrency: 2 },
-    { name: 'brokers', files: real, concurrency: 2 },
+    { name: 'brokers', files: real, concurrency: brokerFilesAtOnce },
   ];
 }
 
@@ -139,6 +141,7 @@ function summarise(startedAt) {
 const { values, positionals } = readArguments();
 const minutes = Number(values.minutes ?? longMinutesDefault);
 if (!(minutes > 0)) fail('--minutes wants a number above zero');
+if (!(brokerFilesAtOnce >= 1)) fail('CAUSEWAY_TEST_BROKER_FILES wants a number from 1 on');
 process.env.CAUSEWAY_TEST_MINUTES = String(minutes);
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps`.trim();
 const groups = choose(positionals);

@@ -346,7 +346,8 @@ export async function deleteRecords(
   assert.equal(response.topics[0]?.partitions[0]?.errorCode, 0);
 }
 
-const notLeader = 6;
+/** UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER. */
+const notYet: ReadonlySet<number> = new Set([3, 6]);
 
 export interface ProduceTarget {
   readonly topic: string;
@@ -398,12 +399,12 @@ export async function produceBatch(
       }),
     ],
   });
-  // The leader of a new partition says "not me" for a moment.
+  // The leader of a new partition says "not me", or has not heard of the topic, for a moment.
   return until(`produce to ${topic}-${partition}`, async () => {
     const nodeId = await leaderOf(cluster, topic, partition);
     const response = await cluster.send({ kind: 'node', nodeId }, produceApi, request);
     const found = response.responses[0]?.partitionResponses[0];
-    if (found?.errorCode === notLeader) return undefined;
+    if (found !== undefined && notYet.has(found.errorCode)) return undefined;
     if (found?.errorCode !== 0) throw new GiveUp(`produce to ${topic}: error ${found?.errorCode}`);
     return { baseOffset: found.baseOffset };
   }).then(({ baseOffset }) => baseOffset);
