@@ -104,6 +104,11 @@ export async function shiftedDirectory(parts: {
   shift: OffsetShift;
 }): Promise<ShiftedDirectory> {
   const { inner, storage, destination, events, shift } = parts;
+  events.warn(
+    'offset_shift',
+    `For tests: offsets are shown ${shift.offset} and epochs ${shift.epoch} higher than they are.`,
+    { offset: String(shift.offset), epoch: shift.epoch },
+  );
   const log = await storage.create(emptyLogId, shift.offset);
   const learned = new LearnedTopics(destination, events);
   const partitions = new Map<number, PartitionView>();
