@@ -1,6 +1,6 @@
 // `node scripts/test.js [unit|long] [--minutes N] [TEST.ts ...]`: the runner behind `npm test`.
 //
-// Owns: which compiled tests run, how many at once, and the summary with the ten slowest. Knows
+// Owns: which compiled tests run, how many at once, and the summary with the slowest. Knows
 // nothing of what they test. Two files run at a time, also of those that start real brokers: each
 // waits for much of its time; CAUSEWAY_TEST_BROKER_FILES=1 runs those one after the other. Long
 // tests run one at a time, since some of them look at load.
@@ -79,6 +79,7 @@ function choose(positionals) {
 
 const totals = { passed: 0, failed: 0, skipped: 0 };
 const durations = [];
+const msOfFile = new Map();
 const failures = [];
 
 /** The test's source file: with source maps Node names it, without them the compiled one. */
@@ -89,7 +90,11 @@ function sourceOf(file) {
     .replace(/\.js$/, '.ts');
 }
 
-function count(event, { name, file, details, skip, todo }) {
+function count(event, { name, file, nesting, details, skip, todo }) {
+  if (nesting === 0) {
+    const place = sourceOf(file);
+    msOfFile.set(place, (msOfFile.get(place) ?? 0) + details.duration_ms);
+  }
   // A file as a whole is no test of its own, unless it fails before it has run any.
   const isFile = file !== undefined && sourceOf(resolve(name)) === sourceOf(file);
   if (details.type === 'suite' || (isFile && event === 'passed')) return;
@@ -126,6 +131,9 @@ function summarise(startedAt) {
   const slowest = durations.toSorted((a, b) => b.ms - a.ms).slice(0, 10);
   const lines = ['', 'The ten slowest tests:'];
   for (const { ms, name, place } of slowest) lines.push(`${seconds(ms)}  ${name} (${place})`);
+  lines.push('', 'The ten slowest files:');
+  const files = [...msOfFile].toSorted(([, a], [, b]) => b - a).slice(0, 10);
+  for (const [place, ms] of files) lines.push(`${seconds(ms)}  ${place}`);
   if (failures.length > 0) lines.push('', 'Failed:', ...failures.map((name) => `  ${name}`));
   const { passed, failed, skipped } = totals;
   const time = seconds(performance.now() - startedAt).trim();
