@@ -11,7 +11,7 @@ import { isMirror } from './mirror-state.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { LinkError } from './service.ts';
 import { measureShells } from './shell-topic.ts';
-import { messageOf, Signal } from './signal.ts';
+import { Loop, messageOf } from './signal.ts';
 import { Lasting } from './source-watch.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
@@ -32,33 +32,27 @@ export class ShellWatch {
   readonly #gone = new Lasting();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
-  readonly #signal = new Signal();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
+  readonly #loop = new Loop(() => this.#turn());
 
   constructor(parts: ShellWatchParts) {
     this.#parts = parts;
   }
 
   start(): void {
-    this.#done = this.#run();
+    this.#loop.start();
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#signal.notify();
-    await this.#done;
+    await this.#loop.close();
   }
 
-  async #run(): Promise<void> {
+  async #turn(): Promise<number> {
     const { context } = this.#parts;
-    while (!this.#isClosed) {
-      if (context.state.lease.isValid()) {
-        await this.#attempt(() => this.#parts.takeUp());
-        await this.#attempt(() => this.#look());
-      }
-      await this.#signal.wait(context.limits.shellWatchMs);
+    if (context.state.lease.isValid()) {
+      await this.#attempt(() => this.#parts.takeUp());
+      await this.#attempt(() => this.#look());
     }
+    return context.limits.shellWatchMs;
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {

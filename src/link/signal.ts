@@ -1,6 +1,6 @@
-// Small waiting aids of the link layer's loops: a signal that ends a wait early, and a lock per
-// name. They refuse to know what is waited for. Invariant: a wait always ends, by notice, time or
-// close.
+// Small waiting aids of the link layer's loops: a signal that ends a wait early, the loop around
+// a regular look, and a lock per name. They refuse to know what is waited for. Invariant: a wait
+// always ends, by notice, time or close.
 
 /** One waiter or several; `notify` wakes all of them, or makes the next wait return at once. */
 export class Signal {
@@ -26,6 +26,46 @@ export class Signal {
       });
     }
     this.#isSet = false;
+  }
+}
+
+/**
+ * Takes turns until it is closed, one at a time. A turn returns the milliseconds until the next one
+ * and must not throw: what can fail in it is its owner's to tell.
+ */
+export class Loop {
+  readonly #turn: () => Promise<number>;
+  readonly #signal = new Signal();
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(turn: () => Promise<number>) {
+    this.#turn = turn;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  start(firstMs = 0): void {
+    this.#done = this.#run(firstMs);
+  }
+
+  /** The next turn begins now, or as soon as the one under way has ended. */
+  wake(): void {
+    this.#signal.notify();
+  }
+
+  /** Waits for the turn that is under way. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    await this.#done;
+  }
+
+  async #run(firstMs: number): Promise<void> {
+    if (firstMs > 0) await this.#signal.wait(firstMs);
+    while (!this.#isClosed) await this.#signal.wait(await this.#turn());
   }
 }
 

@@ -11,7 +11,7 @@ import { partitionKey } from './fetch-session.ts';
 import type { LinkRuntime } from './link.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { lossOf } from './receipt.ts';
-import { messageOf, Signal } from './signal.ts';
+import { Loop, messageOf } from './signal.ts';
 import { latestTimestamp, listOffsets } from './source-offsets.ts';
 import type { TopicChanges } from './topic-changes.ts';
 
@@ -37,9 +37,7 @@ export class SwitchedWatch {
   readonly #parts: SwitchedWatchParts;
   readonly #strays = new Map<string, Strays>();
   readonly #busy = new Map<string, Promise<void>>();
-  readonly #signal = new Signal();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
+  readonly #loop = new Loop(() => this.#turn());
 
   constructor(parts: SwitchedWatchParts) {
     this.#parts = parts;
@@ -56,24 +54,20 @@ export class SwitchedWatch {
   }
 
   start(): void {
-    this.#done = this.#run();
+    this.#loop.start();
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#signal.notify();
-    await this.#done;
+    await this.#loop.close();
     await Promise.all(this.#busy.values());
   }
 
-  async #run(): Promise<void> {
+  async #turn(): Promise<number> {
     const { context } = this.#parts;
-    while (!this.#isClosed) {
-      if (context.state.lease.isValid()) {
-        for (const link of this.#parts.links()) this.#begin(link);
-      }
-      await this.#signal.wait(context.limits.switchedWatchMs);
+    if (context.state.lease.isValid()) {
+      for (const link of this.#parts.links()) this.#begin(link);
     }
+    return context.limits.switchedWatchMs;
   }
 
   /** One look per link at a time; a source that hangs holds up its own only. */
@@ -104,7 +98,7 @@ export class SwitchedWatch {
   async #look(link: LinkRuntime, topics: readonly MirrorTopic[]): Promise<void> {
     const { context } = this.#parts;
     const ends = await sourceEnds(await link.connected(), topics);
-    if (this.#isClosed) return;
+    if (this.#loop.isClosed) return;
     const receipts = newestReceipts(context.state.view.receipts.values());
     const completed = new Map<string, ReceiptRecord>();
     for (const topic of topics) {

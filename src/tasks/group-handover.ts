@@ -6,12 +6,14 @@
 // Kept in memory: a restart ends it, and says nothing was handed over.
 import type { LinkContext } from '../link/context.ts';
 import { type HandoverStatus, LinkError } from '../link/service.ts';
-import { messageOf, Signal } from '../link/signal.ts';
+import { Loop, messageOf } from '../link/signal.ts';
 import { hasMembers } from './group-listing.ts';
 import type { GroupLook } from './groups.ts';
 import { problemOf } from './sync-task.ts';
 
 const lookMs = 250;
+/** While nothing waits; a handover that begins ends it. */
+const idleMs = 60_000;
 /** Kept after their end, to be shown. */
 const endedMax = 100;
 
@@ -47,23 +49,19 @@ export class GroupHandovers {
   readonly #parts: HandoverParts;
   /** By the group's name at the destination; those under way come first. */
   readonly #handovers = new Map<string, Handover>();
-  readonly #signal = new Signal();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
+  readonly #loop = new Loop(() => this.#turn());
 
   constructor(parts: HandoverParts) {
     this.#parts = parts;
   }
 
   start(): void {
-    this.#done = this.#run();
+    this.#loop.start();
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
     for (const group of [...this.#handovers.keys()]) this.#end(group, 'CANCELLED', 'stopped');
-    this.#signal.notify();
-    await this.#done;
+    await this.#loop.close();
   }
 
   get isAnyHeld(): boolean {
@@ -114,7 +112,7 @@ export class GroupHandovers {
     this.#handovers.delete(group);
     this.#handovers.set(group, { status, deadlineMs });
     this.#tell('group_handover_begun', group, `members of group '${group}' wait`, options.actor);
-    this.#signal.notify();
+    this.#loop.wake();
     return status;
   }
 
@@ -127,14 +125,12 @@ export class GroupHandovers {
     return this.#end(group, 'CANCELLED', `cancelled by ${actor}`);
   }
 
-  async #run(): Promise<void> {
-    while (!this.#isClosed) {
-      const waiting = [...this.#handovers.values()].filter(
-        ({ status }) => status.state === 'WAITING',
-      );
-      for (const handover of waiting) await this.#look(handover);
-      await this.#signal.wait(waiting.length > 0 ? lookMs : 60_000);
-    }
+  async #turn(): Promise<number> {
+    const waiting = [...this.#handovers.values()].filter(
+      ({ status }) => status.state === 'WAITING',
+    );
+    for (const handover of waiting) await this.#look(handover);
+    return waiting.length > 0 ? lookMs : idleMs;
   }
 
   async #look(handover: Handover): Promise<void> {

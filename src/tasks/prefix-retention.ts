@@ -10,7 +10,7 @@ import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
 import { isMirror } from '../link/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
-import { messageOf, Signal } from '../link/signal.ts';
+import { Loop, messageOf } from '../link/signal.ts';
 import { readTopicConfigs } from './config-requests.ts';
 
 /** Kafka's own log.retention.check.interval.ms. */
@@ -47,36 +47,30 @@ export interface PrefixRetentionParts {
 
 export class PrefixRetention {
   readonly #parts: PrefixRetentionParts;
-  readonly #signal = new Signal();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
+  readonly #loop = new Loop(() => this.#turn());
+  readonly #checkMs: number;
 
   constructor(parts: PrefixRetentionParts) {
     this.#parts = parts;
+    this.#checkMs = parts.checkMs ?? checkMsDefault;
   }
 
   start(): void {
-    this.#done = this.#run();
+    this.#loop.start(this.#checkMs);
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#signal.notify();
-    await this.#done;
+    await this.#loop.close();
   }
 
-  async #run(): Promise<void> {
-    const { context, checkMs = checkMsDefault } = this.#parts;
-    while (!this.#isClosed) {
-      await this.#signal.wait(checkMs);
-      if (this.#isClosed) return;
-      try {
-        await this.#look();
-      } catch (error) {
-        const level = error instanceof ClusterError ? 'warn' : 'error';
-        context.events.emit(level, 'prefix_retention_failed', messageOf(error));
-      }
+  async #turn(): Promise<number> {
+    try {
+      await this.#look();
+    } catch (error) {
+      const level = error instanceof ClusterError ? 'warn' : 'error';
+      this.#parts.context.events.emit(level, 'prefix_retention_failed', messageOf(error));
     }
+    return this.#checkMs;
   }
 
   async #look(): Promise<void> {
@@ -108,7 +102,7 @@ export class PrefixRetention {
     const { context } = this.#parts;
     for (const { partition, log } of topic.partitions) {
       // Looked at again for each: a lease may be lost, and a topic may go, at any time.
-      if (this.#isClosed || !context.state.lease.isValid()) return;
+      if (this.#loop.isClosed || !context.state.lease.isValid()) return;
       if (isMirror(topic.record.state) || log === null) continue;
       const from = log.logStart;
       const start = log.retentionStart(rules);

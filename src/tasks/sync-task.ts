@@ -8,7 +8,7 @@ import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError, type TaskPlan, type TaskStatus } from '../link/service.ts';
-import { messageOf, Signal } from '../link/signal.ts';
+import { Loop, messageOf } from '../link/signal.ts';
 import { StateError } from '../state/state.ts';
 import { backOffMs, type TaskProblem } from './back-offs.ts';
 
@@ -87,7 +87,7 @@ export class SyncTask {
   readonly #context: LinkContext;
   readonly #link: LinkRuntime;
   readonly #work: TaskWork;
-  readonly #signal = new Signal();
+  readonly #loop = new Loop(() => this.#turn());
   #problems: readonly TaskProblem[] = [];
   #counts: Readonly<Record<string, number>> = {};
   #told: ReadonlySet<string> = new Set();
@@ -97,8 +97,6 @@ export class SyncTask {
   #startedMs = Number.NEGATIVE_INFINITY;
   #seenConfigs: unknown = null;
   readonly #rounds = new Serial();
-  #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
 
   constructor(parts: { context: LinkContext; link: LinkRuntime; work: TaskWork }) {
     this.#context = parts.context;
@@ -107,19 +105,17 @@ export class SyncTask {
   }
 
   start(): void {
-    this.#done = this.#run();
+    this.#loop.start();
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#signal.notify();
-    await this.#done;
+    await this.#loop.close();
     await this.#rounds.idle();
   }
 
   /** The next round begins now. */
   wake(): void {
-    this.#signal.notify();
+    this.#loop.wake();
   }
 
   get status(): TaskStatus {
@@ -167,18 +163,16 @@ export class SyncTask {
 
   #mayRun(): boolean {
     const isReachable = this.#link.isConnected && !this.#link.conditions.sourceLost;
-    return !this.#isClosed && this.#work.isEnabled && isReachable && this.#link.mayAct();
+    return !this.#loop.isClosed && this.#work.isEnabled && isReachable && this.#link.mayAct();
   }
 
-  async #run(): Promise<void> {
-    while (!this.#isClosed) {
-      const startedMs = this.#context.clock.monotonicMs();
-      this.#lookAtSettings();
-      if (this.#mayRun()) await this.#rounds.run(() => this.#round());
-      const tookMs = this.#context.clock.monotonicMs() - startedMs;
-      const pauseMs = this.#pauseMs();
-      await this.#signal.wait(Math.max(pauseMs - tookMs, pauseMs / 10));
-    }
+  async #turn(): Promise<number> {
+    const startedMs = this.#context.clock.monotonicMs();
+    this.#lookAtSettings();
+    if (this.#mayRun()) await this.#rounds.run(() => this.#round());
+    const tookMs = this.#context.clock.monotonicMs() - startedMs;
+    const pauseMs = this.#pauseMs();
+    return Math.max(pauseMs - tookMs, pauseMs / 10);
   }
 
   #pauseMs(): number {
