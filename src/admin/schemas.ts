@@ -241,6 +241,7 @@ export const partitionData = Type.Object({
   mirrorEnd: int64,
   sourceEnd: int64,
   lagRecords: nullable(int64),
+  lagBytes: nullable(int64),
   lagSeconds: nullable(Type.Number()),
   isStalled: Type.Boolean(),
   stallCause: nullable(text),

@@ -50,6 +50,7 @@ export interface PartitionAnswer {
   readonly mirrorEnd: Int64;
   readonly sourceEnd: Int64;
   readonly lagRecords: Int64 | null;
+  readonly lagBytes: Int64 | null;
   readonly lagSeconds: number | null;
   readonly isStalled: boolean;
   readonly stallCause: string | null;

@@ -100,7 +100,17 @@ export function describeText(mirror: MirrorAnswer): string {
     ...mirror.notices.map((reason) => reasonText('Note:', reason)),
   ];
   const partitions = table(
-    ['PARTITION', 'START', 'MIRROR END', 'SOURCE END', 'LAG', 'LAG TIME', 'STALLED', 'SIZE'],
+    [
+      'PARTITION',
+      'START',
+      'MIRROR END',
+      'SOURCE END',
+      'LAG',
+      'LAG TIME',
+      'LAG BYTES',
+      'STALLED',
+      'SIZE',
+    ],
     mirror.partitions.map((partition) => [
       partition.partition,
       partition.logStart,
@@ -108,6 +118,7 @@ export function describeText(mirror: MirrorAnswer): string {
       Number(partition.sourceEnd) < 0 ? 'unknown' : partition.sourceEnd,
       partition.lagRecords ?? 'unknown',
       seconds(partition.lagSeconds),
+      partition.lagBytes === null ? 'unknown' : bytes(Number(partition.lagBytes)),
       partition.isStalled ? (partition.stallCause ?? 'yes') : null,
       partition.sizeBytes === null ? 'unknown' : bytes(Number(partition.sizeBytes)),
     ]),

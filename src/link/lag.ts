@@ -1,7 +1,8 @@
-// How far a mirror partition is behind its source: records, seconds, STALLED, and when it last had
-// all that the source had reported. Pure arithmetic over observations; the caller brings the clock.
-// Invariant: what was not seen lately is UNKNOWN (null), never 0, and lag without progress is
-// STALLED, never healthy.
+// How far a mirror partition is behind its source: records, bytes, seconds, STALLED, and when it
+// last had all that the source had reported. Pure arithmetic over observations; the caller brings
+// the clock. Bytes are an estimate: nobody tells the size of what was not read. Invariant: what
+// was not seen lately is UNKNOWN (null), never 0, and lag without progress is STALLED, never
+// healthy.
 
 interface SeenEnd {
   readonly offset: bigint;
@@ -10,6 +11,15 @@ interface SeenEnd {
 
 /** Ends that we remember to date the oldest missing record; beyond it neighbours are merged. */
 const seenEndsMax = 64;
+/** What was appended counts half once so much has come after it. */
+const meanOverBytes = 16 << 20;
+
+/** A copy as it is on disk: the mean of all of it, where nothing was appended lately. */
+export interface CopySize {
+  readonly logStart: bigint;
+  readonly end: bigint;
+  readonly sizeBytes: number;
+}
 
 export interface Lag {
   readonly sourceEnd: bigint;
@@ -29,6 +39,7 @@ export class LagTracker {
   #completeAtMs: number | null = null;
   #changedAtMs: number | null = null;
   #missing: SeenEnd[] = [];
+  #appended = { bytes: 0, offsets: 0 };
 
   constructor(mirrorEnd: bigint, nowMs: number) {
     this.#mirrorEnd = mirrorEnd;
@@ -88,6 +99,27 @@ export class LagTracker {
     }
   }
 
+  /** Batches were appended: so many bytes for so many offsets, gaps included. */
+  observeAppended(bytes: number, offsets: number): void {
+    const before = this.#appended;
+    const weight = before.bytes >= meanOverBytes ? 0.5 : 1;
+    this.#appended = {
+      bytes: before.bytes * weight + bytes,
+      offsets: before.offsets * weight + offsets,
+    };
+  }
+
+  /**
+   * About how many bytes so many offsets of the source take: at the mean of what was appended
+   * lately, else of the whole copy. Null when there is nothing to tell it by.
+   */
+  bytesOf(records: bigint, copy: CopySize | null): bigint | null {
+    if (records <= 0n) return 0n;
+    const { bytes, offsets } = this.#appended;
+    if (offsets > 0) return BigInt(Math.round((Number(records) * bytes) / offsets));
+    return bytesAtMean(records, copy);
+  }
+
   lag(nowMs: number, ageMaxMs: number): Lag {
     const isKnown = nowMs - this.#sampledAtMs <= ageMaxMs;
     const behind = this.#sourceEnd - this.#mirrorEnd;
@@ -119,4 +151,11 @@ export class LagTracker {
       });
     }
   }
+}
+
+/** About how many bytes so many offsets take at the mean of a whole copy; null when it is empty. */
+export function bytesAtMean(records: bigint, copy: CopySize | null): bigint | null {
+  const offsets = copy === null ? 0n : copy.end - copy.logStart;
+  if (copy === null || offsets <= 0n) return null;
+  return (records * BigInt(copy.sizeBytes)) / offsets;
 }

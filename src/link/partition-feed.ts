@@ -166,7 +166,9 @@ export class PartitionFeed {
   /** Appends whole batches to the log. */
   async append(records: Buffer): Promise<void> {
     if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
-    await this.log.append(records);
+    const from = this.log.end;
+    const { bytes, end } = await this.log.append(records);
+    this.lag.observeAppended(bytes, Number(end - from));
   }
 
   #noteCleaning(records: Buffer): void {

@@ -6,7 +6,7 @@ import type { ReceiptGroup, ReceiptPartition, ReceiptTopic } from '../state/reco
 import { virtualEpoch } from '../timeline/offsets.ts';
 import { nextEpoch } from '../timeline/timeline.ts';
 import type { LinkClock } from './context.ts';
-import type { LagTracker } from './lag.ts';
+import { bytesAtMean, type CopySize, type LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { GroupStatus } from './service.ts';
 import { endOf, type SwitchPartition, type SwitchTopic } from './switch.ts';
@@ -109,10 +109,6 @@ function receiptPartition(
   const lostRecords = lossOf({ sourceEnd, mirroredEnd });
   const { completeAtMs = null } = lag?.lag(nowMs, Number.POSITIVE_INFINITY) ?? {};
   const ageSeconds = completeAtMs === null ? -1 : Math.ceil((nowMs - completeAtMs) / 1000);
-  const size =
-    log === null
-      ? { records: 0n, bytes: 0n }
-      : { records: mirroredEnd - log.logStart, bytes: BigInt(log.sizeBytes) };
   return {
     partition: view.partition,
     virtualEnd: options.isDone ? endOf(partition) : end + BigInt(open.length),
@@ -121,7 +117,7 @@ function receiptPartition(
     sourceEnd,
     mirroredEnd,
     lostRecords,
-    lostBytes: bytesOf(lostRecords, size),
+    lostBytes: bytesOf(lostRecords, lag, log),
     lostSeconds: isPromotion ? 0 : ageSeconds,
     lastContactTimeMs: lag?.contactUnixMs ?? -1,
     abortedTransactions: open.length,
@@ -135,7 +131,10 @@ export function lossOf(ends: { sourceEnd: bigint; mirroredEnd: bigint }): bigint
   return ends.sourceEnd > ends.mirroredEnd ? ends.sourceEnd - ends.mirroredEnd : 0n;
 }
 
-function bytesOf(lostRecords: bigint, copy: { records: bigint; bytes: bigint }): bigint {
+/** -1 when it is not known how many, or when nothing tells their size. */
+function bytesOf(lostRecords: bigint, lag: LagTracker | undefined, copy: CopySize | null): bigint {
   if (lostRecords <= 0n) return lostRecords;
-  return copy.records > 0n ? (lostRecords * copy.bytes) / copy.records : -1n;
+  return (
+    (lag === undefined ? bytesAtMean(lostRecords, copy) : lag.bytesOf(lostRecords, copy)) ?? -1n
+  );
 }

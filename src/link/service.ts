@@ -113,6 +113,11 @@ export interface PartitionStatus {
   readonly sourceEnd: bigint;
   /** sourceEnd - mirrorEnd; null = UNKNOWN (no sample younger than 15 s). */
   readonly lagRecords: bigint | null;
+  /**
+   * An estimate: lagRecords at the mean size of what was mirrored lately. Null also when nothing
+   * was mirrored yet that would tell it.
+   */
+  readonly lagBytes: bigint | null;
   readonly lagSeconds: number | null;
   readonly isStalled: boolean;
   readonly stallCause: string | null;

@@ -23,7 +23,8 @@ export function partitionStatuses(
   );
   const isStopped = topic.record.state === 'STOPPED';
   return topic.partitions.map(({ partition, timeline, log }) => {
-    const lag = link?.feeds.lag(topic.name, partition)?.lag(nowMs, ageMaxMs);
+    const tracker = link?.feeds.lag(topic.name, partition);
+    const lag = tracker?.lag(nowMs, ageMaxMs);
     const native = openNativeExtent(timeline);
     const mirrorEnd = native?.start ?? log?.visibleEnd ?? -1n;
     const base = {
@@ -34,16 +35,19 @@ export function partitionStatuses(
       sizeBytes: log === null ? null : BigInt(log.sizeBytes),
     };
     if (isStopped) {
-      return { ...base, lagRecords: null, lagSeconds: null, isStalled: false, stallCause: null };
+      const unknown = { lagRecords: null, lagBytes: null, lagSeconds: null };
+      return { ...base, ...unknown, isStalled: false, stallCause: null };
     }
     const cause =
       log === null
         ? 'STORAGE_ERROR: the mirror log cannot be used'
         : (feeds.get(partition)?.stallCause ?? null);
+    const lagRecords = lag?.records ?? null;
     const isStalled = cause !== null || lag?.isStalled === true;
     return {
       ...base,
-      lagRecords: lag?.records ?? null,
+      lagRecords,
+      lagBytes: lagRecords === null ? null : (tracker?.bytesOf(lagRecords, log) ?? null),
       lagSeconds: lag?.seconds ?? null,
       isStalled,
       stallCause: isStalled ? (cause ?? generalCause(link, context)) : null,

@@ -199,6 +199,11 @@ class MetricsCollector {
       of: (partition) => partition.lagRecords,
       whole: sum,
     });
+    this.#addLag(
+      'mirror_lag_bytes',
+      'Bytes that the source has and the mirror has not: an estimate by the mean size lately.',
+      { of: (partition) => partition.lagBytes, whole: sum },
+    );
     this.#addLag('mirror_lag_seconds', 'Age of the oldest record that the mirror has not.', {
       of: (partition) => partition.lagSeconds,
       whole: largest,

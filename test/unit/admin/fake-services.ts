@@ -29,6 +29,7 @@ export function partitionStatus(changes: Partial<PartitionStatus> = {}): Partiti
     mirrorEnd: 90n,
     sourceEnd: 100n,
     lagRecords: 10n,
+    lagBytes: 640n,
     lagSeconds: 1.5,
     isStalled: false,
     stallCause: null,

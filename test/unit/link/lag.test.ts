@@ -82,3 +82,23 @@ test('remembers a bounded number of ends and errs towards an older age', () => {
   assert.ok(seconds >= (10_000 - 5_001) / 1000, `${seconds}`);
   assert.ok(seconds <= 10, `${seconds}`);
 });
+
+test('bytes are an estimate: by what was appended lately, else by the whole copy', () => {
+  const tracker = new LagTracker(0n, 0);
+  const copy = { logStart: 50n, end: 100n, sizeBytes: 5_000 };
+  assert.equal(tracker.bytesOf(0n, null), 0n);
+  assert.equal(tracker.bytesOf(7n, null), null, 'nothing tells it');
+  assert.equal(tracker.bytesOf(7n, { ...copy, logStart: 100n }), null, 'nor does an empty copy');
+  assert.equal(tracker.bytesOf(7n, copy), 700n);
+  tracker.observeAppended(3_000, 10);
+  assert.equal(tracker.bytesOf(7n, copy), 2_100n, 'the newer records are larger');
+});
+
+test('what was appended long ago weighs less and less in the estimate of bytes', () => {
+  const tracker = new LagTracker(0n, 0);
+  tracker.observeAppended(64 << 20, 64);
+  assert.equal(tracker.bytesOf(1n, null), 1n << 20n);
+  for (let appended = 0; appended < 64; appended++) tracker.observeAppended(8 << 20, 8_192);
+  const now = Number(tracker.bytesOf(1_000n, null));
+  assert.ok(Math.abs(now - 1_024_000) < 1_000, `${now} bytes for 1000 records of 1 KiB`);
+});

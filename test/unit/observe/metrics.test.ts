@@ -46,7 +46,13 @@ function filledLinks(): FakeLinks {
   links.links.set('dr', linkStatus('dr'));
   const partitions = [
     partitionStatus(),
-    partitionStatus({ partition: 1, lagRecords: null, lagSeconds: null, isStalled: true }),
+    partitionStatus({
+      partition: 1,
+      lagRecords: null,
+      lagBytes: null,
+      lagSeconds: null,
+      isStalled: true,
+    }),
   ];
   links.mirrors.set('orders', mirrorStatus('orders', { partitions }));
   return links;
@@ -65,6 +71,8 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_mirror_state{link="dr",topic="orders",state="ACTIVE"} 1',
     'causeway_mirror_lag_records{link="dr",topic="orders",partition="0"} 10',
     'causeway_mirror_lag_records{link="dr",topic="orders",partition="1"} Nan',
+    'causeway_mirror_lag_bytes{link="dr",topic="orders",partition="0"} 640',
+    'causeway_mirror_lag_bytes{link="dr",topic="orders",partition="1"} Nan',
     'causeway_mirror_lag_seconds{link="dr",topic="orders",partition="0"} 1.5',
     'causeway_mirror_stalled_partitions{link="dr",topic="orders"} 1',
     'causeway_storage_used_bytes 123',
@@ -84,6 +92,37 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
   assert.ok(
     lines.some((line) => line.startsWith('causeway_event_loop_delay_seconds{quantile="1"}')),
   );
+});
+
+test('every metric that others are written against is there, by name', async () => {
+  const metrics = metricsOf(filledLinks(), { partitions: true });
+  const text = await metrics.text();
+  metrics.close();
+  for (const name of [
+    'link_up',
+    'link_last_contact_timestamp_seconds',
+    'link_rpo_seconds',
+    'mirror_lag_records',
+    'mirror_lag_bytes',
+    'mirror_lag_seconds',
+    'mirror_state',
+    'mirror_stalled_partitions',
+    'mirror_lost_records_total',
+    'mirror_stray_records',
+    'task_last_success_timestamp_seconds',
+    'task_errors_total',
+    'groups_held',
+    'storage_used_bytes',
+    'storage_free_bytes',
+    'tls_certificate_expiry_timestamp_seconds',
+    'state_owner',
+    'gateway_connections',
+    'gateway_bytes_total',
+    'event_loop_delay_seconds',
+    'build_info',
+  ]) {
+    assert.match(text, new RegExp(`^# TYPE causeway_${name} (gauge|counter)$`, 'm'));
+  }
 });
 
 test('what is gone disappears, and receipts count once however often they are read', async () => {
