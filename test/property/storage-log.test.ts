@@ -6,7 +6,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
-import { SeededRandom } from '../helpers/seeded-random.ts';
 import {
   createTestLog,
   logDirectory,
@@ -18,6 +17,12 @@ import {
 } from '../unit/storage/fixtures.ts';
 import { type BatchPlan, type NaiveBatch, NaiveLog } from '../unit/storage/naive-log.ts';
 import { SimulatedDisk, seededRandom } from '../unit/storage/simulated-disk.ts';
+import {
+  compareEachStep,
+  cutPowerAnywhere,
+  cutPowerAtEachStep,
+  type ModelRun,
+} from './power-cuts.ts';
 
 type Step =
   | { readonly op: 'append'; readonly batches: readonly BatchPlan[] }
@@ -75,9 +80,6 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** How many times the usual number of runs: for long soaks. */
-const scale = Number(process.env.CAUSEWAY_PROPERTY_SCALE ?? 1);
-
 /** So small that every log has many segments, indexes have entries, and few of them stay. */
 const storageOptions = {
   segmentBytesMax: 3000,
@@ -133,7 +135,7 @@ interface InFlight {
   holdIsNew: boolean;
 }
 
-class Run {
+class Run implements ModelRun<Step> {
   log: MirrorLog;
   opened: TestLog;
   readonly model: NaiveLog;
@@ -348,59 +350,12 @@ async function startRun(seed: number, logStart: bigint): Promise<Run> {
 }
 
 test('R1: the log answers as a naive one does, whatever is done to it', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.integer(), async (steps, seed) => {
-      const run = await startRun(seed, 3n);
-      for (const each of steps) {
-        await run.step(each);
-        await run.compare();
-      }
-    }),
-    { numRuns: 150 * scale, includeErrorInReport: true },
-  );
+  await compareEachStep({ step, start: (seed) => startRun(seed, 3n), runs: 150 });
 });
 
 test('R1, R11, R19: a power cut at any moment costs nothing that was durable', async () => {
-  const cuts = fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 2 });
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(step, { minLength: 1, maxLength: 30 }),
-      fc.integer({ min: 0, max: 120 }),
-      cuts,
-      fc.integer(),
-      async (steps, crashAfter, againAfter, seed) => {
-        const run = await startRun(seed, 0n);
-        await crashWithin(run, steps, crashAfter, againAfter);
-        for (const each of steps) await run.step(each);
-        await run.compare();
-      },
-    ),
-    { numRuns: 400 * scale, includeErrorInReport: true },
-  );
+  await cutPowerAnywhere({ step, start: (seed) => startRun(seed, 0n), runs: 400 });
 });
-
-async function crashWithin(
-  run: Run,
-  steps: readonly Step[],
-  crashAfter: number,
-  againAfter: readonly number[],
-): Promise<boolean> {
-  run.opened.disk.crashAfter(crashAfter);
-  let crashed = false;
-  for (const each of steps) {
-    try {
-      await run.step(each);
-    } catch (error) {
-      assert.match(String(error), /crash/i, String(error instanceof Error ? error.stack : error));
-      crashed = true;
-      break;
-    }
-  }
-  // Of a crash while a segment is sealed nobody hears: sealing can wait.
-  crashed ||= run.opened.disk.hasCrashed;
-  await run.recover(againAfter);
-  return crashed;
-}
 
 const script: readonly Step[] = [
   ...[0, 1, 2].map(
@@ -451,18 +406,6 @@ function plan(options: Partial<BatchPlan>): BatchPlan {
   };
 }
 
-// What a cut costs of what was not flushed is chance: other seeds with each run.
 test('R1, R11, R19: a power cut at every single step of a script', async () => {
-  const first = new SeededRandom().seed % 2 ** 30;
-  for (let seed = first; seed < first + 3; seed++) {
-    for (let crashAfter = 0; ; crashAfter++) {
-      const run = await startRun(seed, 0n);
-      try {
-        if (!(await crashWithin(run, script, crashAfter, []))) break;
-      } catch (error) {
-        console.error(`CAUSEWAY_TEST_SEED=${seed}, power cut after step ${crashAfter}`);
-        throw error;
-      }
-    }
-  }
+  await cutPowerAtEachStep((seed) => startRun(seed, 0n), script);
 });

@@ -23,6 +23,12 @@ import {
 } from '../unit/storage/fixtures.ts';
 import { type BatchPlan, type NaiveBatch, NaiveLog } from '../unit/storage/naive-log.ts';
 import { SimulatedDisk, seededRandom } from '../unit/storage/simulated-disk.ts';
+import {
+  compareEachStep,
+  cutPowerAnywhere,
+  cutPowerAtEachStep,
+  type ModelRun,
+} from './power-cuts.ts';
 
 type Step =
   | { readonly op: 'append'; readonly batches: readonly BatchPlan[] }
@@ -83,10 +89,9 @@ const storageOptions = {
   indexInterval: { activeBytes: 200, sealedBytes: 600 },
   indexBytesMax: 700,
 };
-const scale = Number(process.env.CAUSEWAY_PROPERTY_SCALE ?? 1);
 
 /** A log, the list of what it holds, and what its source holds now. */
-class Run {
+class Run implements ModelRun<Step> {
   opened: TestLog;
   log: MirrorLog;
   /** Batches that readers may see. */
@@ -263,57 +268,12 @@ async function startRun(seed: number): Promise<Run> {
   return new Run(await createTestLog({ disk, ...storageOptions }));
 }
 
-async function crashWithin(
-  run: Run,
-  steps: readonly Step[],
-  at: { readonly crashAfter: number; readonly againAfter: readonly number[] },
-): Promise<boolean> {
-  run.opened.disk.crashAfter(at.crashAfter);
-  let hasCrashed = false;
-  for (const each of steps) {
-    try {
-      await run.step(each);
-    } catch (error) {
-      assert.match(String(error), /crash/i, String(error instanceof Error ? error.stack : error));
-      hasCrashed = true;
-      break;
-    }
-  }
-  hasCrashed ||= run.opened.disk.hasCrashed;
-  await run.recover(at.againAfter);
-  return hasCrashed;
-}
-
 test('R1: readers see the old generation or the new one, whole', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.integer(), async (steps, seed) => {
-      const run = await startRun(seed);
-      for (const each of steps) {
-        await run.step(each);
-        await run.compare();
-      }
-    }),
-    { numRuns: 120 * scale, includeErrorInReport: true },
-  );
+  await compareEachStep({ step, start: startRun, runs: 120 });
 });
 
 test('R1, R11: a power cut during a rebuild leaves one of the two, whole', async () => {
-  const cuts = fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 2 });
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(step, { minLength: 1, maxLength: 30 }),
-      fc.integer({ min: 0, max: 120 }),
-      cuts,
-      fc.integer(),
-      async (steps, crashAfter, againAfter, seed) => {
-        const run = await startRun(seed);
-        await crashWithin(run, steps, { crashAfter, againAfter });
-        for (const each of steps) await run.step(each);
-        await run.compare();
-      },
-    ),
-    { numRuns: 150 * scale, includeErrorInReport: true },
-  );
+  await cutPowerAnywhere({ step, start: startRun, runs: 150 });
 });
 
 const plan: BatchPlan = {
@@ -346,16 +306,7 @@ const script: readonly Step[] = [
 ];
 
 test('R1, R11: a power cut at every single step of two rebuilds', async () => {
-  const seed = Math.floor(Math.random() * 1_000_000);
-  for (let crashAfter = 0; ; crashAfter++) {
-    const run = await startRun(seed);
-    try {
-      if (!(await crashWithin(run, script, { crashAfter, againAfter: [] }))) break;
-    } catch (error) {
-      console.error(`seed ${seed}, power cut after step ${crashAfter}`);
-      throw error;
-    }
-  }
+  await cutPowerAtEachStep(startRun, script);
 });
 
 test('R19: a reader that is in the middle of a read when generations change gets its bytes', async () => {
