@@ -139,7 +139,10 @@ test('mirrors are created, listed, described and deleted', async () => {
   assertOneLine(await causeway(['mirror', 'list', '--status', 'bad']), 1, /no mirror status/);
   const mirror = JSON.parse((await causeway(['mirror', 'describe', 'orders', '-o', 'json'])).out);
   assert.equal(mirror.partitions[0].mirrorEnd, 90);
-  assert.match((await causeway(['mirror', 'describe', 'orders'])).out, /0 +0 +90 +100 +10 +1\.5 s +640 B/);
+  assert.match(
+    (await causeway(['mirror', 'describe', 'orders'])).out,
+    /0 +0 +90 +100 +10 +1\.5 s +640 B/,
+  );
 
   assert.equal((await causeway(['mirror', 'delete', 'bills', '--keep-topic', '--yes'])).code, 0);
   assert.equal(sent().keepTopic, true);
