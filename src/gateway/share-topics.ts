@@ -1,11 +1,12 @@
-// Share groups on topics of ours. Their offsets are native ones, kept by the destination: what goes
-// there is shifted back, what comes is shifted. Owns what a topic is to a share group; refuses to
-// know requests. Invariants: a share group has no part in a copy, it starts at S (the copy's
-// records were never acquired through a broker of ours); no native offset leaves unshifted.
+// Share groups on topics of ours. Their offsets are native ones, kept by the destination: what
+// goes there is shifted back, what comes is shifted. Owns what a topic is to a share group, and
+// which partitions of a request go there; refuses to know the rest of requests. Invariants: a
+// share group has no part in a copy, it starts at S (the copy's records were never acquired
+// through a broker of ours); no native offset leaves unshifted.
 //
-// While a topic is mirrored there is nobody who could hold acquired records: 29 with a sentence, as
-// Java's share consumer takes any other final code for a bug of its own. It may poll on, and reads
-// once the topic is promoted.
+// While a topic is mirrored there is nobody who could hold acquired records: 29 with a sentence,
+// as Java's share consumer takes any other final code for a bug of its own. It may poll on, and
+// reads once the topic is promoted.
 import { ErrorCode } from '../../protocol/index.ts';
 import { nativeEpoch } from '../timeline/offsets.ts';
 import { type NativeExtent, toVirtualEpoch } from '../timeline/timeline.ts';
@@ -75,6 +76,59 @@ export function shiftRanges<Range extends OffsetRange>(
     firstOffset: range.firstOffset + shift,
     lastOffset: range.lastOffset + shift,
   }));
+}
+
+interface SharePartition {
+  readonly partitionIndex: number;
+  readonly acknowledgementBatches: OffsetRange[];
+}
+
+interface ShareTopic {
+  readonly topicId: string;
+  readonly partitions: SharePartition[];
+}
+
+export interface RefusedShareTopic<Topic extends ShareTopic> {
+  /** With the refused partitions only. */
+  readonly topic: Topic;
+  readonly refusals: ReadonlyMap<number, ShareRefusal>;
+}
+
+export interface SplitShareTopics<Topic extends ShareTopic> {
+  /** For the broker, or null when the request can go as it is. */
+  readonly kept: Topic[] | null;
+  readonly refused: readonly RefusedShareTopic<Topic>[];
+}
+
+/** What of a ShareFetch or ShareAcknowledge goes to the broker, in native offsets. */
+export function splitShareTopics<Topic extends ShareTopic>(
+  directory: TopicDirectory,
+  topics: readonly Topic[],
+): SplitShareTopics<Topic> {
+  const refused: RefusedShareTopic<Topic>[] = [];
+  const kept: Topic[] = [];
+  let isChanged = false;
+  for (const topic of topics) {
+    const refusals = new Map<number, ShareRefusal>();
+    const partitions = topic.partitions.flatMap((partition) => {
+      const place = sharePlace(directory, topic, partition.partitionIndex);
+      if (place.kind === 'ordinary') return [partition];
+      isChanged = true;
+      if (place.kind === 'promoted') {
+        const shift = -place.native.offsetShift;
+        const shifted = shiftRanges(partition.acknowledgementBatches, shift);
+        return [{ ...partition, acknowledgementBatches: shifted }];
+      }
+      refusals.set(partition.partitionIndex, place.refusal);
+      return [];
+    });
+    if (refusals.size > 0) {
+      const without = topic.partitions.filter((one) => refusals.has(one.partitionIndex));
+      refused.push({ topic: { ...topic, partitions: without }, refusals });
+    }
+    if (partitions.length > 0) kept.push({ ...topic, partitions });
+  }
+  return { kept: isChanged ? kept : null, refused };
 }
 
 /** A leader that nobody knows; a zero would name broker 0. */

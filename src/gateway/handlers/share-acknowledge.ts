@@ -2,9 +2,6 @@
 // it is taken out and refused; of promoted topics the offsets go as native ones.
 import {
   type AcknowledgeTopic,
-  createAcknowledgePartition,
-  createAcknowledgeTopic,
-  type ShareAcknowledgeRequest,
   shareAcknowledgeRequestCodec,
 } from '../../../protocol/generated/share-acknowledge-request.ts';
 import {
@@ -13,7 +10,6 @@ import {
   createShareAcknowledgeResponse,
   createShareAcknowledgeTopicResponse,
   type ShareAcknowledgeResponse,
-  type ShareAcknowledgeTopicResponse,
   shareAcknowledgeResponseCodec,
 } from '../../../protocol/generated/share-acknowledge-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
@@ -23,10 +19,11 @@ import { advertiseNodes } from '../node-endpoints.ts';
 import {
   isAnyUnsettled,
   noLeader,
+  type RefusedShareTopic,
   type ShareRefusal,
   sharePlace,
   shiftLeader,
-  shiftRanges,
+  splitShareTopics,
 } from '../share-topics.ts';
 import type { TopicDirectory } from '../topic-directory.ts';
 
@@ -37,15 +34,16 @@ export const shareAcknowledgeHandler: Handler = (context) => {
   const topicIds = request.topics.map(({ topicId }) => topicId);
   const isAtLinkNode = session.role.kind === 'link';
   if (isAtLinkNode || isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
-  const { kept, refused } = splitRequest(directory, request);
+  const { kept, refused } = splitShareTopics(directory, request.topics);
   const rewrite = rewriting(header, shareAcknowledgeResponseCodec, async (response) => {
     await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
-    response.responses.push(...refused);
+    response.responses.push(...refused.map(refusedTopic));
     return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
-  const changed = requestWith(context, shareAcknowledgeRequestCodec, kept);
+  const native = { ...request, topics: kept };
+  const changed = requestWith(context, shareAcknowledgeRequestCodec, native);
   return { kind: 'forward', request: changed, rewrite };
 };
 
@@ -55,43 +53,11 @@ function answerNoSession(context: RequestContext): Disposition {
   return answer(context, shareAcknowledgeResponseCodec, response);
 }
 
-interface SplitRequest {
-  /** For the broker, or null when the request can go as it is. */
-  readonly kept: ShareAcknowledgeRequest | null;
-  readonly refused: ShareAcknowledgeTopicResponse[];
-}
-
-function splitRequest(directory: TopicDirectory, request: ShareAcknowledgeRequest): SplitRequest {
-  const refused: ShareAcknowledgeTopicResponse[] = [];
-  const topics: AcknowledgeTopic[] = [];
-  let isChanged = false;
-  for (const topic of request.topics) {
-    const refusals: { partitionIndex: number; refusal: ShareRefusal }[] = [];
-    const partitions = topic.partitions.flatMap((partition) => {
-      const { partitionIndex, acknowledgementBatches } = partition;
-      const place = sharePlace(directory, topic, partitionIndex);
-      if (place.kind === 'ordinary') return [partition];
-      isChanged = true;
-      if (place.kind === 'refused') {
-        refusals.push({ partitionIndex, refusal: place.refusal });
-        return [];
-      }
-      const shifted = shiftRanges(acknowledgementBatches, -place.native.offsetShift);
-      return [createAcknowledgePartition({ ...partition, acknowledgementBatches: shifted })];
-    });
-    if (refusals.length > 0) {
-      refused.push(
-        createShareAcknowledgeTopicResponse({
-          topicId: topic.topicId,
-          partitions: refusals.map(({ partitionIndex, refusal }) =>
-            refusedPartition(partitionIndex, refusal),
-          ),
-        }),
-      );
-    }
-    if (partitions.length > 0) topics.push(createAcknowledgeTopic({ ...topic, partitions }));
-  }
-  return { kept: isChanged ? { ...request, topics } : null, refused };
+function refusedTopic({ topic, refusals }: RefusedShareTopic<AcknowledgeTopic>) {
+  const partitions = [...refusals].map(([partition, refusal]) =>
+    refusedPartition(partition, refusal),
+  );
+  return createShareAcknowledgeTopicResponse({ topicId: topic.topicId, partitions });
 }
 
 function refusedPartition(partitionIndex: number, refusal: ShareRefusal) {

@@ -4,8 +4,6 @@
 // share session. The link node leads mirrors only and has no share sessions: it answers by itself
 // (forwarded, the session would take the place of the one at that broker's own port).
 import {
-  createFetchPartition,
-  createFetchTopic,
   type FetchTopic,
   type ShareFetchRequest,
   shareFetchRequestCodec,
@@ -34,6 +32,7 @@ import {
   sharePlace,
   shiftLeader,
   shiftRanges,
+  splitShareTopics,
 } from '../share-topics.ts';
 import type { TopicDirectory } from '../topic-directory.ts';
 
@@ -44,15 +43,20 @@ export const shareFetchHandler: Handler = (context) => {
   if (session.role.kind === 'link') return answerAtLinkNode(context, request);
   const topicIds = request.topics.map(({ topicId }) => topicId);
   if (isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
-  const { kept, refused } = splitRequest(directory, request);
+  const { kept, refused } = splitShareTopics(directory, request.topics);
   const rewrite = rewriting(header, shareFetchResponseCodec, async (response) => {
     await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
-    response.responses.push(...refused);
+    for (const { topic, refusals } of refused) {
+      response.responses.push(
+        refusedTopic(topic, (partition) => refusals.get(partition) ?? notLeaderForShare),
+      );
+    }
     return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
-  return { kind: 'forward', request: requestWith(context, shareFetchRequestCodec, kept), rewrite };
+  const changed = requestWith(context, shareFetchRequestCodec, { ...request, topics: kept });
+  return { kind: 'forward', request: changed, rewrite };
 };
 
 /** No session outlives this: the client asks again in full. */
@@ -82,40 +86,6 @@ function refusedAtLinkNode(directory: TopicDirectory, request: ShareFetchRequest
     }),
   );
   return createShareFetchResponse({ responses });
-}
-
-interface SplitRequest {
-  /** For the broker, or null when the request can go as it is. */
-  readonly kept: ShareFetchRequest | null;
-  readonly refused: ShareFetchableTopicResponse[];
-}
-
-function splitRequest(directory: TopicDirectory, request: ShareFetchRequest): SplitRequest {
-  const refused: ShareFetchableTopicResponse[] = [];
-  const topics: FetchTopic[] = [];
-  let isChanged = false;
-  for (const topic of request.topics) {
-    const refusals = new Map<number, ShareRefusal>();
-    const partitions = topic.partitions.flatMap((partition) => {
-      const place = sharePlace(directory, topic, partition.partitionIndex);
-      if (place.kind === 'ordinary') return [partition];
-      isChanged = true;
-      if (place.kind === 'promoted') {
-        const { acknowledgementBatches } = partition;
-        const shifted = shiftRanges(acknowledgementBatches, -place.native.offsetShift);
-        return [createFetchPartition({ ...partition, acknowledgementBatches: shifted })];
-      }
-      refusals.set(partition.partitionIndex, place.refusal);
-      return [];
-    });
-    if (refusals.size > 0) {
-      const without = topic.partitions.filter((one) => refusals.has(one.partitionIndex));
-      const asked = createFetchTopic({ ...topic, partitions: without });
-      refused.push(refusedTopic(asked, (index) => refusals.get(index) ?? notLeaderForShare));
-    }
-    if (partitions.length > 0) topics.push(createFetchTopic({ ...topic, partitions }));
-  }
-  return { kept: isChanged ? { ...request, topics } : null, refused };
 }
 
 function refusedTopic(
