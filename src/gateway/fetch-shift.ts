@@ -5,6 +5,11 @@
 // retriably instead (fail closed).
 
 import { type ScannedPartition, scanFetchResponse } from '../../protocol/fetch-scanner.ts';
+import {
+  FetchStream,
+  type PartitionTags,
+  type PartitionVisitor,
+} from '../../protocol/fetch-stream.ts';
 import type { FetchPartition } from '../../protocol/generated/fetch-request.ts';
 import {
   decodeFetchResponse,
@@ -20,7 +25,13 @@ import {
   Writer,
 } from '../../protocol/index.ts';
 import { epochEndFromNative, mergedLogStart } from '../timeline/merged-view.ts';
-import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
+import {
+  nativeEpoch,
+  nativeOffset,
+  type VirtualOffset,
+  virtualEpoch,
+  virtualOffset,
+} from '../timeline/offsets.ts';
 import {
   lastFetchedEpochToNative,
   type NativeExtent,
@@ -30,7 +41,7 @@ import {
   toVirtualEpoch,
 } from '../timeline/timeline.ts';
 import { partitionKey, refusal, setLeader } from './fetch-answers.ts';
-import type { GatewayServices } from './handler.ts';
+import type { GatewayServices, ResponsePatch } from './handler.ts';
 import { noteHighWatermark } from './high-watermarks.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
@@ -70,6 +81,46 @@ export interface ShiftedFrame {
   readonly nodeEndpoints: number;
 }
 
+/** What becomes of a broker's answer for one partition; null: it stays as it is. */
+export type AnswerPlace =
+  | { readonly kind: 'shifted'; readonly shift: PartitionShift }
+  | { readonly kind: 'replaced'; readonly instead: Replaced };
+
+interface AnsweredPartition {
+  readonly topicName: string;
+  readonly topicId: string | undefined;
+  readonly partition: number;
+}
+
+export function answerPlace(
+  services: GatewayServices,
+  answered: AnsweredPartition,
+): AnswerPlace | null {
+  const { topicName, topicId, partition: index } = answered;
+  const topic = { name: topicName, ...(topicId === undefined ? {} : { topicId }) };
+  const standing = topicStanding(services.directory, topic);
+  if (standing.kind === 'ordinary') return null;
+  const view = standing.kind === 'known' ? standing.view : undefined;
+  const place = view?.partition(index);
+  // A partition that was added after the promotion is the shell's own, unshifted.
+  if (view !== undefined && !isMirrored(view) && place === undefined) return null;
+  const extent = view === undefined || isMirrored(view) ? undefined : openNativeExtent(place);
+  if (extent !== undefined && place !== undefined) {
+    const topicIdKnown = view?.topicId ?? null;
+    return {
+      kind: 'shifted',
+      shift: new PartitionShift(extent, copyStart(place), (highWatermark) => {
+        if (topicIdKnown !== null) noteHighWatermark(services, topicIdKnown, index, highWatermark);
+      }),
+    };
+  }
+  const isMirror = view !== undefined && isMirrored(view);
+  const hint = isMirror
+    ? { leaderId: services.linkNodeId, leaderEpoch: mirrorLeaderEpoch(view, index) }
+    : undefined;
+  return { kind: 'replaced', instead: { errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER, hint } };
+}
+
 /** Patches the frame in place; what cannot be done in place is said in the result. */
 export function shiftFrame(
   services: GatewayServices,
@@ -79,72 +130,81 @@ export function shiftFrame(
 ): ShiftedFrame {
   const replaced = new Map<string, Replaced>();
   const { nodeEndpoints } = scanFetchResponse(frame, bodyOffset, version, (scanned) => {
-    const topic = { name: scanned.topicName, ...idOf(scanned) };
-    const standing = topicStanding(services.directory, topic);
-    if (standing.kind === 'ordinary') return;
-    const index = scanned.partition;
-    const view = standing.kind === 'known' ? standing.view : undefined;
-    const place = view?.partition(index);
-    // A partition that was added after the promotion is the shell's own, unshifted.
-    if (view !== undefined && !isMirrored(view) && place === undefined) return;
-    const extent = view === undefined || isMirrored(view) ? undefined : openNativeExtent(place);
-    if (extent !== undefined && place !== undefined) {
-      const highWatermark = shiftPartition(frame, scanned, extent, place);
-      if (view?.topicId != null) noteHighWatermark(services, view.topicId, index, highWatermark);
+    const place = answerPlace(services, scanned);
+    if (place === null) return;
+    if (place.kind === 'shifted') {
+      shiftPartition(frame, scanned, place.shift);
       return;
     }
-    const isMirror = view !== undefined && isMirrored(view);
-    replaced.set(
-      partitionKey({ topic: scanned.topicName, topicId: scanned.topicId ?? '' }, index),
-      {
-        errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        hint: isMirror
-          ? { leaderId: services.linkNodeId, leaderEpoch: mirrorLeaderEpoch(view, index) }
-          : undefined,
-      },
-    );
+    const topic = { topic: scanned.topicName, topicId: scanned.topicId ?? '' };
+    replaced.set(partitionKey(topic, scanned.partition), place.instead);
   });
   return { replaced, nodeEndpoints };
 }
 
-function idOf(scanned: ScannedPartition): { topicId?: string } {
-  return scanned.topicId === undefined ? {} : { topicId: scanned.topicId };
+function shiftPartition(frame: Buffer, scanned: ScannedPartition, shift: PartitionShift): void {
+  shift.offsets(frame, scanned);
+  for (const position of scanned.abortedFirstOffsetsAt) shift.abortedFirstOffset(frame, position);
+  shift.tags(frame, scanned);
+  shiftRecords(frame.subarray(scanned.recordsStart, scanned.recordsEnd), shift.extent);
 }
 
-/** Returns the virtual high watermark (or a sentinel). */
-function shiftPartition(
-  frame: Buffer,
-  scanned: ScannedPartition,
-  extent: NativeExtent,
-  place: PartitionView,
-): bigint {
-  const boundAt = (position: number): bigint => {
-    const native = nativeOffset(frame.readBigInt64BE(position));
-    const bound = toVirtualBound(extent, native);
-    frame.writeBigInt64BE(bound, position);
-    return bound;
-  };
-  const highWatermark = boundAt(scanned.highWatermarkAt);
-  boundAt(scanned.lastStableOffsetAt);
-  if (scanned.logStartOffsetAt >= 0) {
-    const nativeStart = nativeOffset(frame.readBigInt64BE(scanned.logStartOffsetAt));
-    if (nativeStart >= 0n) {
-      const start = mergedLogStart(extent, { copyStart: copyStart(place), nativeStart });
-      frame.writeBigInt64BE(start, scanned.logStartOffsetAt);
+interface OffsetsAt {
+  readonly highWatermarkAt: number;
+  readonly lastStableOffsetAt: number;
+  readonly logStartOffsetAt: number;
+}
+
+/** Patches one partition's answer, whole or piece by piece as it comes. */
+export class PartitionShift implements PartitionVisitor {
+  readonly extent: NativeExtent;
+  readonly #copyStart: VirtualOffset | null;
+  readonly #onHighWatermark: (highWatermark: bigint) => void;
+
+  constructor(
+    extent: NativeExtent,
+    start: VirtualOffset | null,
+    onHighWatermark: (highWatermark: bigint) => void,
+  ) {
+    this.extent = extent;
+    this.#copyStart = start;
+    this.#onHighWatermark = onHighWatermark;
+  }
+
+  offsets(bytes: Buffer, at: OffsetsAt): void {
+    this.#onHighWatermark(this.#bound(bytes, at.highWatermarkAt));
+    this.#bound(bytes, at.lastStableOffsetAt);
+    if (at.logStartOffsetAt < 0) return;
+    const nativeStart = nativeOffset(bytes.readBigInt64BE(at.logStartOffsetAt));
+    if (nativeStart < 0n) return;
+    const start = mergedLogStart(this.extent, { copyStart: this.#copyStart, nativeStart });
+    bytes.writeBigInt64BE(start, at.logStartOffsetAt);
+  }
+
+  abortedFirstOffset(bytes: Buffer, at: number): void {
+    const first = bytes.readBigInt64BE(at);
+    if (first >= 0n) bytes.writeBigInt64BE(first + this.extent.offsetShift, at);
+  }
+
+  batch(head: Buffer): void {
+    patchBatch(head, 0, this.extent);
+  }
+
+  tags(bytes: Buffer, { currentLeaderAt, divergingEpochAt }: PartitionTags): void {
+    if (currentLeaderAt >= 0) {
+      const epochAt = currentLeaderAt + 4;
+      const epoch = nativeEpoch(bytes.readInt32BE(epochAt));
+      bytes.writeInt32BE(toVirtualEpoch(this.extent, epoch), epochAt);
     }
+    if (divergingEpochAt >= 0) shiftDivergence(bytes, divergingEpochAt, this.extent);
   }
-  for (const position of scanned.abortedFirstOffsetsAt) {
-    const first = frame.readBigInt64BE(position);
-    if (first >= 0n) frame.writeBigInt64BE(first + extent.offsetShift, position);
+
+  /** Returns the virtual offset (or a sentinel). */
+  #bound(bytes: Buffer, at: number): bigint {
+    const bound = toVirtualBound(this.extent, nativeOffset(bytes.readBigInt64BE(at)));
+    bytes.writeBigInt64BE(bound, at);
+    return bound;
   }
-  if (scanned.currentLeaderAt >= 0) {
-    const epochAt = scanned.currentLeaderAt + 4;
-    const epoch = nativeEpoch(frame.readInt32BE(epochAt));
-    frame.writeInt32BE(toVirtualEpoch(extent, epoch), epochAt);
-  }
-  if (scanned.divergingEpochAt >= 0) shiftDivergence(frame, scanned.divergingEpochAt, extent);
-  shiftRecords(frame.subarray(scanned.recordsStart, scanned.recordsEnd), extent);
-  return highWatermark;
 }
 
 /**
@@ -173,6 +233,23 @@ export function shiftRecords(records: Buffer, extent: NativeExtent): void {
   });
   // The last batch of an answer may be cut: what of its header is there is shifted too.
   if (covered < records.length) patchBatch(records, covered, { offsetShift, epochShift });
+}
+
+/**
+ * For a response that is too large to be held. Where a partition's answer must not reach the client
+ * any more it ends in the middle: its length is known to the client by then.
+ */
+export function shiftPassing(services: GatewayServices, version: number): ResponsePatch {
+  return new FetchStream(version, (bytes, start) => {
+    const place = answerPlace(services, start);
+    if (place === null) return null;
+    if (place.kind === 'replaced') {
+      const topic = start.topicName || start.topicId;
+      throw new Error(`the standing of ${topic} changed while records of it were passing`);
+    }
+    place.shift.offsets(bytes, start);
+    return place.shift;
+  });
 }
 
 /** A whole response on its way to the client, sent as it is but for what had to change. */

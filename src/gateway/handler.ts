@@ -85,6 +85,14 @@ export interface RequestContext {
   readonly bodyOffset: number;
 }
 
+/** Changes a response while it passes, and no length in it. What it throws ends the connection. */
+export interface ResponsePatch {
+  /** The frame's next bytes, its size prefix left out; `emit` gets what may go on, in order. */
+  push(bytes: Buffer, emit: (view: Buffer) => void): void;
+  /** After the last bytes. */
+  finish(): void;
+}
+
 export type Disposition =
   /**
    * Forwarded. `request`: a changed frame (with size prefix; same correlation id) instead of the
@@ -96,6 +104,8 @@ export type Disposition =
       readonly kind: 'forward';
       readonly request?: readonly Buffer[];
       readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
+      /** Instead of `rewrite` for responses that are too large to be held for it. */
+      readonly patch?: () => ResponsePatch;
       readonly hasResponse?: boolean;
       /**
        * `rewrite` may use `callUpstream`. What follows waits until it is done: else the answers to

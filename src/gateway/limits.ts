@@ -10,6 +10,12 @@ export const requestBytesMaxDefault = 100 * 1024 * 1024;
  */
 export const collectedResponseBytesMax = 256 * 1024 * 1024;
 
+/**
+ * Above it an answer that changes no length is patched as it passes. A smaller one is held: then a
+ * partition whose standing changed meanwhile is answered retriably, not with a reset.
+ */
+export const patchedResponseBytesMin = 64 * 1024;
+
 /** Answers that stream through are not held, so only the format limits them. */
 export const streamedResponseBytesMax = 0x7fffffff;
 

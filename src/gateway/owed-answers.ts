@@ -2,9 +2,11 @@
 // rewritten first, in the order of the queue. Owns how many rewrites are under way; refuses to know
 // sockets. Invariant: each request that has an answer takes one slot, when all of it has been sent.
 import type { RequestHeader } from '../../protocol/index.ts';
-import type { Passage } from './handler.ts';
+import type { Passage, ResponsePatch } from './handler.ts';
 import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
 import type { Expectation } from './upstream.ts';
+
+type Forwarded = Passage & { asksUpstream?: boolean; patch?: () => ResponsePatch };
 
 export interface OwedAnswersEvents {
   /** A rewrite that took time has been written: it should go out before anything is begun. */
@@ -58,7 +60,7 @@ export class OwedAnswers {
   /** What becomes of the answer to a forwarded request; null when there is none. */
   expectation(
     { correlationId }: RequestHeader,
-    { rewrite, hasResponse, asksUpstream }: Passage & { asksUpstream?: boolean },
+    { rewrite, patch, hasResponse, asksUpstream }: Forwarded,
   ): Expectation | null {
     if (hasResponse === false) return null;
     const slot = this.open();
@@ -76,7 +78,8 @@ export class OwedAnswers {
         this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>, onWritten);
       }
     };
-    return { kind: 'collect', correlationId, deliver };
+    if (patch === undefined) return { kind: 'collect', correlationId, deliver };
+    return { kind: 'collect', correlationId, deliver, large: { patch, slot } };
   }
 
   #writeLater(

@@ -6,7 +6,12 @@
 import type { Socket } from 'node:net';
 import { FrameScanner, type FrameSink, ProtocolError } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
-import { collectedResponseBytesMax, streamedResponseBytesMax } from './limits.ts';
+import type { ResponsePatch } from './handler.ts';
+import {
+  collectedResponseBytesMax,
+  patchedResponseBytesMin,
+  streamedResponseBytesMax,
+} from './limits.ts';
 import { PeerSocket } from './peer-socket.ts';
 import type { ReceiveBlocks } from './receive-blocks.ts';
 import type { ResponseSlot } from './response-queue.ts';
@@ -21,6 +26,8 @@ export type Expectation =
       readonly deliver: (frame: Buffer) => void;
       /** The connection ended before the answer; for requests of our own. */
       readonly abandon?: (error: Error) => void;
+      /** An answer that is large passes through `patch` as it comes, and is not collected. */
+      readonly large?: { readonly patch: () => ResponsePatch; readonly slot: ResponseSlot };
     };
 
 export interface UpstreamEvents {
@@ -43,6 +50,8 @@ export class Upstream {
   #parts: Buffer[] = [];
   /** Of the answer that is collected, what has not come yet. */
   #bytesToCollect = 0;
+  /** Of the answer that passes, when it is changed on its way. */
+  #patch: ResponsePatch | null = null;
   #callsPending = 0;
   #isOver = false;
   #isPassing = false;
@@ -160,6 +169,13 @@ export class Upstream {
       expected.slot.pass(prefixed);
       return;
     }
+    if (expected.large !== undefined && sizeInBytes > patchedResponseBytesMin) {
+      const { patch, slot } = expected.large;
+      this.#patch = patch();
+      slot.pass(prefixed.subarray(0, prefixed.length - head.length));
+      this.#patch.push(head, (view) => slot.pass(view));
+      return;
+    }
     if (sizeInBytes > collectedResponseBytesMax) {
       const detail = `answer of ${sizeInBytes} bytes has to be rewritten, too large for that`;
       throw new ProtocolError('INVALID_FRAME', detail);
@@ -174,6 +190,11 @@ export class Upstream {
       expected.slot.pass(view);
       return;
     }
+    if (this.#patch !== null && expected?.large !== undefined) {
+      const { slot } = expected.large;
+      this.#patch.push(view, (patched) => slot.pass(patched));
+      return;
+    }
     this.#bytesToCollect -= view.length;
     // The last part is put together with the others before it may be gone.
     this.#parts.push(this.#bytesToCollect === 0 ? view : this.#blocks.owned(view));
@@ -184,6 +205,12 @@ export class Upstream {
     if (expected === undefined) return;
     if (expected.kind === 'stream') {
       expected.slot.finish();
+      return;
+    }
+    if (this.#patch !== null && expected.large !== undefined) {
+      this.#patch.finish();
+      this.#patch = null;
+      expected.large.slot.finish();
       return;
     }
     if (expected.abandon) this.#callsPending--;

@@ -1,6 +1,6 @@
 // Waiting in tests: always on a condition, always with a deadline, never for a time to pass.
 //
-// Owns: `until`, and unique names. Knows nothing of what is waited for.
+// Owns: `until`, `stalls`, and unique names. Knows nothing of what is waited for.
 // Invariant: a wait either returns the value asked for or throws, naming what did not happen and
 // what was seen last.
 
@@ -45,6 +45,21 @@ export async function until<T>(
     }
     await new Promise((resolve) => setTimeout(resolve, intervalMs));
   }
+}
+
+/** Until something that has begun to grow grows no more. */
+export async function stalls(measure: () => number): Promise<void> {
+  let last = -1;
+  await until(
+    'no more progress',
+    () => {
+      const now = measure();
+      const isStill = now === last && now > 0;
+      last = now;
+      return isStill;
+    },
+    { intervalMs: 300 },
+  );
 }
 
 /** A name that no other test, process or earlier run uses. */

@@ -15,8 +15,8 @@ import {
   type FetchResponse,
   type PartitionData,
 } from '../../protocol/generated/fetch-response.ts';
-import { Reader, Writer } from '../../protocol/index.ts';
-import { shiftFrame } from '../../src/gateway/fetch-shift.ts';
+import { ProtocolError, Reader, Writer } from '../../protocol/index.ts';
+import { shiftFrame, shiftPassing } from '../../src/gateway/fetch-shift.ts';
 import {
   nativeEpoch,
   nativeOffset,
@@ -145,36 +145,59 @@ function encode(response: FetchResponse, version: number): Buffer {
   return writer.toBuffer();
 }
 
+interface Case {
+  readonly version: number;
+  readonly one: Splice;
+  readonly orders: Part;
+  readonly other: Part;
+}
+
+const cases = fc.record({
+  version: fc.integer({ min: 4, max: 15 }),
+  one: splices,
+  orders: partitions,
+  other: partitions,
+});
+
+/** A promoted topic and an ordinary one, as the broker answers and as the client is to see it. */
+function answerOf({ version, one, orders, other }: Case) {
+  const timeline = timelineOf(one);
+  const log = new MemoryMirrorLog(BigInt(one.start));
+  const { directory, services } = new FakeSession({ kind: 'broker', nodeId: 1 });
+  directory.put({ name: 'orders', mode: 'promoted', log, timeline });
+  const message = (shifted: boolean): FetchResponse => {
+    const data = dataOf(orders, one, version);
+    return createFetchResponse({
+      responses: [
+        createFetchableTopicResponse({
+          topic: version >= 13 ? '' : 'orders',
+          topicId: ordersId,
+          partitions: [shifted ? shiftNaively(data, timeline, log.logStart) : data],
+        }),
+        createFetchableTopicResponse({
+          topic: version >= 13 ? '' : 'ordinary',
+          topicId: otherId,
+          partitions: [dataOf(other, one, version), dataOf(other, one, version)],
+        }),
+      ],
+    });
+  };
+  return {
+    directory,
+    services,
+    native: encode(message(false), version),
+    expected: encode(message(true), version),
+  };
+}
+
 test('R8: what is patched in place is what a decoded message would be shifted to', () => {
-  const versions = fc.integer({ min: 4, max: 15 });
   fc.assert(
-    fc.property(versions, splices, partitions, partitions, (version, one, orders, other) => {
-      const timeline = timelineOf(one);
-      const log = new MemoryMirrorLog(BigInt(one.start));
-      const session = new FakeSession({ kind: 'broker', nodeId: 1 });
-      session.directory.put({ name: 'orders', mode: 'promoted', log, timeline });
-      const message = (shifted: boolean): FetchResponse => {
-        const data = dataOf(orders, one, version);
-        return createFetchResponse({
-          responses: [
-            createFetchableTopicResponse({
-              topic: version >= 13 ? '' : 'orders',
-              topicId: ordersId,
-              partitions: [shifted ? shiftNaively(data, timeline, log.logStart) : data],
-            }),
-            createFetchableTopicResponse({
-              topic: version >= 13 ? '' : 'ordinary',
-              topicId: otherId,
-              partitions: [dataOf(other, one, version)],
-            }),
-          ],
-        });
-      };
-      const frame = encode(message(false), version);
-      const { replaced, nodeEndpoints } = shiftFrame(session.services, frame, 0, version);
+    fc.property(cases, (one) => {
+      const { version } = one;
+      const { services, native: frame, expected } = answerOf(one);
+      const { replaced, nodeEndpoints } = shiftFrame(services, frame, 0, version);
       assert.equal(replaced.size, 0);
       assert.equal(nodeEndpoints, 0);
-      const expected = encode(message(true), version);
       assert.deepEqual(
         decodeFetchResponse(new Reader(frame), version),
         decodeFetchResponse(new Reader(expected), version),
@@ -182,5 +205,50 @@ test('R8: what is patched in place is what a decoded message would be shifted to
       assert.deepEqual(frame, expected);
     }),
     { numRuns: 300 },
+  );
+});
+
+const cuts = fc.array(fc.integer({ min: 1, max: 90 }), { minLength: 1, maxLength: 20 });
+
+/** Correlation id, and from version 12 on no tags. */
+const headerOf = (version: number): Buffer =>
+  Buffer.from(version >= 12 ? [0, 0, 0, 7, 0] : [0, 0, 0, 7]);
+
+test('R8: patched as it passes, split anywhere, a response is the same', () => {
+  fc.assert(
+    fc.property(cases, cuts, (one, sizes) => {
+      const { version } = one;
+      const { services, native, expected } = answerOf(one);
+      const frame = Buffer.concat([headerOf(version), native]);
+      const patch = shiftPassing(services, version);
+      const passed: Buffer[] = [];
+      for (let position = 0, turn = 0; position < frame.length; turn++) {
+        const size = sizes[turn % sizes.length] ?? 1;
+        const chunk = Buffer.from(frame.subarray(position, position + size));
+        // The memory of a chunk is used again as soon as it was dealt with.
+        patch.push(chunk, (view) => passed.push(Buffer.from(view)));
+        chunk.fill(0xee);
+        position += size;
+      }
+      patch.finish();
+      assert.deepEqual(Buffer.concat(passed), Buffer.concat([headerOf(version), expected]));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('a response that passes and is cut anywhere, or has more behind it, is refused', () => {
+  fc.assert(
+    fc.property(cases, fc.nat(), (one, cut) => {
+      const { services, native } = answerOf(one);
+      const frame = Buffer.concat([headerOf(one.version), native]);
+      const push = (bytes: Buffer): void => {
+        const patch = shiftPassing(services, one.version);
+        patch.push(bytes, () => undefined);
+        patch.finish();
+      };
+      assert.throws(() => push(frame.subarray(0, cut % frame.length)), ProtocolError);
+      assert.throws(() => push(Buffer.concat([frame, Buffer.alloc(1)])), ProtocolError);
+    }),
   );
 });

@@ -10,7 +10,7 @@ import {
 } from '../../../protocol/generated/fetch-request.ts';
 import { encodeRequestFrame, Reader } from '../../../protocol/index.ts';
 import { sessionNotFound } from '../fetch-answers.ts';
-import { rewriteFetchFrame } from '../fetch-shift.ts';
+import { rewriteFetchFrame, shiftPassing } from '../fetch-shift.ts';
 import type { Disposition, Handler, RequestContext, SessionView } from '../handler.ts';
 import { fetchFromMirrors } from '../mirror-fetch.ts';
 import { fetchMerged, type SplitFetch, splitFetch, upstreamRequest } from '../split-merge.ts';
@@ -80,6 +80,7 @@ function forward(
     mustRewrite || mayNameBrokers
       ? {
           rewrite: (frame: Buffer) => rewriteFetchFrame(session.services, frame, version),
+          ...(mayNameBrokers ? {} : { patch: () => shiftPassing(session.services, version) }),
         }
       : {};
   if (split.hasShifted) {

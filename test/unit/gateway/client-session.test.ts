@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ApiKey, type Reader } from '../../../protocol/index.ts';
 import type { Disposition, Handler } from '../../../src/gateway/handler.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
-import { until } from '../../helpers/wait.ts';
+import { stalls, until } from '../../helpers/wait.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
 
@@ -278,20 +278,6 @@ test('R14: a writer without acks is stopped while the broker does not read', asy
     fixture.close();
   }
 });
-
-async function stalls(measure: () => number): Promise<void> {
-  let last = -1;
-  await until(
-    'no more progress',
-    () => {
-      const now = measure();
-      const isStill = now === last && now > 0;
-      last = now;
-      return isStill;
-    },
-    { intervalMs: 300 },
-  );
-}
 
 test('a client that leaves at once loses nothing that it sent', async () => {
   const fixture = await sessionBetween({
