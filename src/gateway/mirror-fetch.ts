@@ -42,6 +42,21 @@ import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.t
  */
 export const responseBytesMax = 55 * 1024 * 1024;
 
+/**
+ * What the answer may still take. As at a broker the first batch passes whatever the client allows:
+ * one that allows less (even nothing) would ask for it for ever.
+ */
+export function bytesLeftFor({ maxBytes }: FetchRequest, usedBytes: number): number {
+  const left = Math.min(maxBytes, responseBytesMax) - usedBytes;
+  return usedBytes === 0 ? Math.max(1, left) : left;
+}
+
+/** Nobody waits for more than an answer may hold, nor for anything when nothing was asked. */
+function isEnough(pass: Pass, { minBytes, maxBytes }: FetchRequest): boolean {
+  if (pass.mustAnswer || pass.answers.size === 0) return true;
+  return pass.bytes >= Math.min(minBytes, maxBytes, responseBytesMax);
+}
+
 interface Pass {
   readonly answers: Map<string, PartitionData>;
   readonly logs: Set<MirrorLog>;
@@ -65,7 +80,7 @@ export async function fetchFromMirrors(
       const pass = await onePass(session, header, request);
       const remainingMs = deadlineMs - services.now();
       if (closed.aborted) return null;
-      if (pass.mustAnswer || pass.bytes >= request.minBytes || remainingMs <= 0) {
+      if (isEnough(pass, request) || remainingMs <= 0) {
         const response = sessionlessResponse(request, pass.answers);
         addEndpoints(services, response, header.apiVersion);
         return responseTo(header, fetchResponseCodec, response);
@@ -195,7 +210,7 @@ async function fetchPartition(
   if (place.isTruncating === true) return refusal(index, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   if (place.log === null) return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
   pass.logs.add(place.log);
-  const bytesLeft = Math.min(request.maxBytes, responseBytesMax) - pass.bytes;
+  const bytesLeft = bytesLeftFor(request, pass.bytes);
   return fetchFromLog(session, { view, place, log: place.log, partition, request, bytesLeft });
 }
 

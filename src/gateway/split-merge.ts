@@ -46,7 +46,7 @@ import {
   learnHighWatermarks,
 } from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
-import { leadersOf, responseBytesMax } from './mirror-fetch.ts';
+import { bytesLeftFor, leadersOf } from './mirror-fetch.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -244,7 +244,7 @@ async function answerLocally(
       answers.set(key, refusal(partition.partition, verdict));
       continue;
     }
-    const bytesLeft = Math.min(request.maxBytes, responseBytesMax) - bytes;
+    const bytesLeft = bytesLeftFor(request, bytes);
     const data = await readCopy(session, request, partition, part, bytesLeft);
     if (data === 'exhausted') {
       items[items.length - 1] = atShellStart(item, part);

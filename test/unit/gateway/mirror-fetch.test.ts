@@ -192,6 +192,26 @@ test('limits are soft: one batch always passes, later partitions get what is lef
   assert.equal(answered(narrow, 1).highWatermark, 1n);
 });
 
+test('a client that allows no bytes at all is given one batch, as by a broker', async () => {
+  const log = new MemoryMirrorLog(0n, batch(0n, 1), batch(1n, 1));
+  const session = onLinkNode(log);
+  const asks = [{ fetchOffset: 0n, partitionMaxBytes: 0 }];
+  const data = answered(await fetch(session, asks, { maxBytes: 0 }));
+  assert.deepEqual(
+    batchesOf(data.records).map(({ base }) => base),
+    [0n],
+  );
+});
+
+test('a long poll does not wait for more than its answer may hold, or for nothing', async () => {
+  const session = onLinkNode(new MemoryMirrorLog(0n, batch(0n, 1, { valueBytes: 5000 })));
+  const fields = { maxWaitMs: 60_000, minBytes: 1_000_000, maxBytes: 1000 };
+  const data = answered(await fetch(session, { fetchOffset: 0n }, fields));
+  assert.equal(batchesOf(data.records).length, 1);
+  const nothing = await fetch(session, [], { maxWaitMs: 60_000 });
+  assert.deepEqual(nothing.responses, []);
+});
+
 test('a long poll is woken by records, and leaves nothing subscribed', async () => {
   const log = new MemoryMirrorLog(0n);
   const session = onLinkNode(log);

@@ -229,6 +229,13 @@ test('below S the copy answers, up to S, and the rest is merged in order', async
   assert.equal(asked(session).fetchOffset, 5n);
 });
 
+test('below S a client that allows no bytes at all is given one batch', async () => {
+  const session = virtualBroker();
+  const asks = [{ fetchOffset: 60n, partitionMaxBytes: 0 }];
+  const { response } = await fetch(session, asks, { maxBytes: 0 });
+  assert.equal(batchesOf(answered(response).records).length, 1);
+});
+
 test("below S the high watermark is the shell's last known one", async () => {
   const session = virtualBroker();
   const before = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
