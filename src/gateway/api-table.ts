@@ -48,7 +48,12 @@ const handled: readonly Row[] = [
   [ApiKey.InitProducerId, 0, 5, 'our own transactional ids refused; the rest is the destination’s'],
   [ApiKey.EndTxn, 0, 5, 'our own transactional ids refused'],
   [ApiKey.OffsetForLeaderEpoch, 2, 4, 'answered along the timeline'],
-  [ApiKey.DescribeConfigs, 1, 4, 'the link node has no broker configs of its own'],
+  [
+    ApiKey.DescribeConfigs,
+    1,
+    4,
+    'the link node has no configs; addresses among those of brokers hidden',
+  ],
   [ApiKey.AlterConfigs, 0, 2, 'our own topics, the link node and synced keys of mirrors refused'],
   [ApiKey.DescribeLogDirs, 1, 5, 'empty at the link node: clients ask every node and merge'],
   [ApiKey.CreatePartitions, 0, 3, 'our own topics and mirrors refused'],

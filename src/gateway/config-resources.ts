@@ -1,5 +1,6 @@
-// Config resources that are not the destination's business: our own topics, and the link node as a
-// broker.
+// Config resources that are not the destination's business: our own topics, the link node as a
+// broker, and of the brokers' own configs those that hold real addresses. Owns what is refused and
+// what is hidden. Invariant (R2): no value that is shown leads past us.
 import { ErrorCode } from '../../protocol/index.ts';
 import { alwaysSynced } from '../link/topic-configs.ts';
 import type { GatewayServices } from './handler.ts';
@@ -20,6 +21,40 @@ export function isLinkNode(services: GatewayServices, resource: ConfigResource):
   const { resourceType, resourceName } = resource;
   const isNode = resourceType === brokerType || resourceType === brokerLoggerType;
   return isNode && resourceName === String(services.linkNodeId);
+}
+
+export function isBroker({ resourceType }: ConfigResource): boolean {
+  return resourceType === brokerType;
+}
+
+const addressConfigs = new Set([
+  'advertised.host.name',
+  'advertised.listeners',
+  'controller.quorum.voters',
+  'host.name',
+  'listeners',
+  'zookeeper.connect',
+]);
+
+interface DescribedConfig {
+  readonly name: string;
+  value: string | null;
+  isSensitive: boolean;
+  readonly synonyms: readonly { readonly name: string; value: string | null }[];
+}
+
+function holdsAddress(name: string): boolean {
+  return addressConfigs.has(name) || name.endsWith('bootstrap.servers');
+}
+
+/** Clients of ours can use no address but ours (R2); tools know configs without a value. */
+export function hideAddress(config: DescribedConfig): void {
+  for (const synonym of config.synonyms) {
+    if (holdsAddress(synonym.name)) synonym.value = null;
+  }
+  if (!holdsAddress(config.name)) return;
+  config.value = null;
+  config.isSensitive = true;
 }
 
 /** The mirror that a resource is, if it is one. */

@@ -20,6 +20,8 @@ export interface ListedRequest<Request extends object, Response extends object, 
 export function answerInPart<Request extends object, Response extends object, Entry, Result>(
   context: RequestContext,
   api: ListedRequest<Request, Response, Entry, Result>,
+  /** Of the destination's part; says whether anything was changed. */
+  change?: (response: Response) => boolean,
 ): Disposition {
   const request = decodeBody(context, api.request);
   const kept: Entry[] = [];
@@ -29,7 +31,10 @@ export function answerInPart<Request extends object, Response extends object, En
     if (result === null) kept.push(entry);
     else answered.push(result);
   }
-  if (answered.length === 0) return { kind: 'forward' };
+  if (answered.length === 0) {
+    if (change === undefined) return { kind: 'forward' };
+    return { kind: 'forward', rewrite: rewriting(context.header, api.response, change) };
+  }
   if (kept.length === 0) {
     const response = api.response.create();
     api.results(response).push(...answered);
@@ -39,6 +44,7 @@ export function answerInPart<Request extends object, Response extends object, En
     kind: 'forward',
     request: requestWith(context, api.request, api.keeping(request, kept)),
     rewrite: rewriting(context.header, api.response, (response) => {
+      change?.(response);
       // Admin answers are matched by name, not by position.
       api.results(response).push(...answered);
       return true;

@@ -1,6 +1,7 @@
 // DescribeConfigs: the link node as a broker has no configs and is answered here, without an error,
 // so that tools that walk over all nodes go on. A mirror's configs have one more entry: where it
-// came from. Everything else is the destination's.
+// came from. A broker's configs that hold real addresses are shown as sensitive, without a value.
+// Everything else is the destination's.
 import {
   type DescribeConfigsRequest,
   type DescribeConfigsResource,
@@ -13,9 +14,9 @@ import {
   describeConfigsResponseCodec,
 } from '../../../protocol/generated/describe-configs-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { isLinkNode } from '../config-resources.ts';
+import { hideAddress, isBroker, isLinkNode } from '../config-resources.ts';
 import type { Handler } from '../handler.ts';
-import { decodeBody, rewriting } from '../messages.ts';
+import { decodeBody } from '../messages.ts';
 import { originsAskedFor, originsEntry } from '../mirror-origins.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
 
@@ -38,21 +39,17 @@ const api: ListedRequest<
 
 export const describeConfigsHandler: Handler = (context) => {
   const { directory } = context.session.services;
-  const { resources } = directory.hasMirrors
-    ? decodeBody(context, describeConfigsRequestCodec)
-    : { resources: [] };
+  const { resources } = decodeBody(context, describeConfigsRequestCodec);
   const origins = originsAskedFor(directory, resources);
-  if (origins.size === 0) return answerInPart(context, api);
-  return {
-    kind: 'forward',
-    rewrite: rewriting(context.header, describeConfigsResponseCodec, ({ results }) => {
-      for (const { resourceName, errorCode, configs } of results) {
-        const clusters = origins.get(resourceName);
-        if (clusters !== undefined && errorCode === ErrorCode.NONE) {
-          configs.push(originsEntry(clusters));
-        }
+  if (origins.size === 0 && !resources.some(isBroker)) return answerInPart(context, api);
+  return answerInPart(context, api, ({ results }) => {
+    for (const result of results) {
+      const clusters = isBroker(result) ? undefined : origins.get(result.resourceName);
+      if (clusters !== undefined && result.errorCode === ErrorCode.NONE) {
+        result.configs.push(originsEntry(clusters));
       }
-      return true;
-    }),
-  };
+      if (isBroker(result)) result.configs.forEach(hideAddress);
+    }
+    return true;
+  });
 };

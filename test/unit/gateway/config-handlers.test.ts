@@ -13,11 +13,16 @@ import {
   createAlterConfigsResponse,
   createAlterConfigsResourceResponse as createFullResponse,
 } from '../../../protocol/generated/alter-configs-response.ts';
-import { describeConfigsRequestCodec } from '../../../protocol/generated/describe-configs-request.ts';
+import {
+  createDescribeConfigsRequest,
+  createDescribeConfigsResource,
+  describeConfigsRequestCodec,
+} from '../../../protocol/generated/describe-configs-request.ts';
 import {
   createDescribeConfigsResourceResult,
   createDescribeConfigsResponse,
   createDescribeConfigsResult,
+  createDescribeConfigsSynonym,
   describeConfigsResponseCodec,
 } from '../../../protocol/generated/describe-configs-response.ts';
 import {
@@ -32,6 +37,7 @@ import {
   incrementalAlterConfigsResponseCodec,
 } from '../../../protocol/generated/incremental-alter-configs-response.ts';
 import { createAlterConfigsHandler } from '../../../src/gateway/handlers/alter-configs.ts';
+import { describeConfigsHandler } from '../../../src/gateway/handlers/describe-configs.ts';
 import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handlers/incremental-alter-configs.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import {
@@ -201,4 +207,86 @@ test('taking configs away from the link node does nothing, and is no error', asy
     );
     assert.deepEqual(session.broker.seen, []);
   }
+});
+
+const describeCodecs = {
+  request: describeConfigsRequestCodec,
+  response: describeConfigsResponseCodec,
+};
+
+/** Each resource has the given configs, with themselves as synonyms. */
+function serveConfigs(session: FakeSession, values: Readonly<Record<string, string>>): void {
+  session.broker.serve(describeCodecs.request, describeCodecs.response, ({ resources }) =>
+    createDescribeConfigsResponse({
+      results: resources.map(({ resourceType, resourceName }) =>
+        createDescribeConfigsResult({
+          resourceType,
+          resourceName,
+          configs: Object.entries(values).map(([name, value]) =>
+            createDescribeConfigsResourceResult({
+              name,
+              value,
+              synonyms: [createDescribeConfigsSynonym({ name, value, source: 4 })],
+            }),
+          ),
+        }),
+      ),
+    }),
+  );
+}
+
+test("R2: a broker's configs do not tell its address", async () => {
+  for (const version of [1, 2, 3, 4]) {
+    const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+    serveConfigs(session, {
+      'advertised.listeners': 'PLAINTEXT://real-1:9092',
+      listeners: 'PLAINTEXT://real-1:9092,CONTROLLER://real-1:9093',
+      'controller.quorum.voters': '1@real-1:9093',
+      'controller.quorum.bootstrap.servers': 'real-1:9093',
+      'rlmm.config.remote.log.metadata.common.client.bootstrap.servers': 'real-1:9092',
+      'early.start.listeners': 'CONTROLLER',
+      'num.io.threads': '8',
+    });
+    const resource = createDescribeConfigsResource({ resourceType: 4, resourceName: '1' });
+    const request = createDescribeConfigsRequest({ resources: [resource] });
+    const answer = await exchange(
+      session,
+      describeConfigsHandler,
+      describeCodecs,
+      version,
+      request,
+    );
+    assert.equal(answer.frame.indexOf('real-1'), -1, `version ${version}`);
+    const shown = answer.response.results[0]?.configs.filter(({ isSensitive }) => !isSensitive);
+    assert.deepEqual(
+      shown?.map(({ name, value }) => [name, value]),
+      [
+        ['early.start.listeners', 'CONTROLLER'],
+        ['num.io.threads', '8'],
+      ],
+    );
+  }
+});
+
+test('a mirror and the link node can be described in one request', async () => {
+  const session = new FakeSession({ kind: 'bootstrap' });
+  session.directory.put({ ...mirror, sourceClusters: ['first'] });
+  serveConfigs(session, { 'retention.ms': '1' });
+  const resources = [
+    { resourceType: 4, resourceName: String(linkNodeId) },
+    { resourceType: 2, resourceName: 'orders' },
+  ].map((resource) => createDescribeConfigsResource({ ...resource, configurationKeys: null }));
+  const request = createDescribeConfigsRequest({ resources });
+  const { response } = await exchange(session, describeConfigsHandler, describeCodecs, 4, request);
+  const counts = response.results.map(({ resourceName, configs }) => [
+    resourceName,
+    configs.length,
+  ]);
+  assert.deepEqual(
+    new Map(counts as [string, number][]),
+    new Map([
+      [String(linkNodeId), 0],
+      ['orders', 2],
+    ]),
+  );
 });
