@@ -34,6 +34,8 @@ export class LinkFeeds {
   readonly #assigned = new Map<PartitionFeed, BrokerFetcher>();
   /** Topics that must not be fetched whatever their state says: a switch is going on. */
   readonly #held = new Set<string>();
+  /** By topic: the end of what its feeds of before are appending yet. */
+  readonly #stopping = new Map<string, Promise<void>>();
   readonly #compactCopies: CompactCopies;
 
   constructor(parts: {
@@ -142,7 +144,7 @@ export class LinkFeeds {
     return hash % this.#fetchersPerBroker();
   }
 
-  /** Resolves when nothing of the topic is being appended any more. */
+  /** Resolves when nothing of the topic is being appended any more, whoever began to stop it. */
   async stop(topic: string): Promise<void> {
     const feeds = this.feeds(topic);
     this.#feeds.delete(topic);
@@ -150,7 +152,12 @@ export class LinkFeeds {
       this.#assigned.get(feed)?.remove(feed);
       this.#assigned.delete(feed);
     }
-    await Promise.all(feeds.map((feed) => feed.stop()));
+    const before = this.#stopping.get(topic);
+    const stopped = Promise.all([before, ...feeds.map((feed) => feed.stop())]).then(() => {
+      if (this.#stopping.get(topic) === stopped) this.#stopping.delete(topic);
+    });
+    this.#stopping.set(topic, stopped);
+    await stopped;
   }
 
   /** Stops a topic and keeps it stopped until `release`. */
@@ -188,6 +195,7 @@ export class LinkFeeds {
 
   async close(): Promise<void> {
     await Promise.all([...this.#feeds.keys()].map((topic) => this.stop(topic)));
+    await Promise.all(this.#stopping.values());
     const fetchers = [...this.#fetchers.values()];
     this.#fetchers.clear();
     await Promise.all(fetchers.map((fetcher) => fetcher.close()));

@@ -101,17 +101,30 @@ function gate(): { promise: Promise<void>; resolve: () => void } {
   return { promise, resolve: () => open() };
 }
 
-/** Runs `work` for each item with at most `limit` at a time; the first error ends it. */
+/**
+ * Runs `work` for each item with at most `limit` at a time. After an error nothing more is begun;
+ * it is thrown once what was under way has ended, so that nobody is left at work behind it.
+ */
 export async function forEachLimited<Item>(
   items: readonly Item[],
   limit: number,
   work: (item: Item) => Promise<void>,
 ): Promise<void> {
   const rest = items[Symbol.iterator]();
+  let failure: { readonly error: unknown } | null = null;
   const worker = async (): Promise<void> => {
-    for (const item of rest) await work(item);
+    for (const item of rest) {
+      if (failure !== null) return;
+      try {
+        await work(item);
+      } catch (error) {
+        failure ??= { error };
+      }
+    }
   };
   await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+  const failed = failure as { readonly error: unknown } | null;
+  if (failed !== null) throw failed.error;
 }
 
 export function messageOf(error: unknown): string {

@@ -1,8 +1,8 @@
 // The loop around a regular look: one turn at a time, woken early, and closed without leaving one
-// behind.
+// behind. The walk over many items, a few at a time, which leaves nobody at work behind an error.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Loop } from '../../../src/link/signal.ts';
+import { forEachLimited, Loop } from '../../../src/link/signal.ts';
 import { until } from '../../helpers/wait.ts';
 
 const foreverMs = 1_000_000;
@@ -60,4 +60,33 @@ describe('a loop', () => {
     assert.ok(loop.isClosed);
     assert.equal(turns, 0);
   });
+});
+
+test('a walk over many ends with its first error, when nothing of it is under way any more', async () => {
+  const begun: number[] = [];
+  let isSlowDone = false;
+  let endSlow: () => void = () => undefined;
+  const slow = new Promise<void>((resolve) => {
+    endSlow = resolve;
+  });
+  let isOver = false;
+  const walk = forEachLimited([0, 1, 2, 3, 4, 5], 2, async (item) => {
+    begun.push(item);
+    if (item === 1) throw new Error('the first');
+    if (item !== 0) return;
+    await slow;
+    isSlowDone = true;
+    throw new Error('the second');
+  });
+  const outcome = walk
+    .catch((error: unknown) => error)
+    .finally(() => {
+      isOver = true;
+    });
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  assert.deepEqual([isOver, isSlowDone], [false, false], 'it waits for what it has begun');
+  endSlow();
+  assert.equal(((await outcome) as Error).message, 'the first');
+  assert.deepEqual(begun, [0, 1], 'and begins nothing more');
+  assert.ok(isSlowDone);
 });

@@ -1,0 +1,52 @@
+// The feeds of a link: what may still be appending when a topic is stopped, and stopped once more
+// by somebody else.
+//
+// Owns: one mirrored topic over a log on disk. Refuses to know how answers are fetched. Invariant:
+// the append that is under way ends only when the test says so.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { defaultLinkLimits, systemClock } from '../../../src/link/context.ts';
+import { LinkFeeds } from '../../../src/link/link-feeds.ts';
+import type { MirrorTopic } from '../../../src/link/mirror-topics.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror } from '../../../src/timeline/timeline.ts';
+import { until } from '../../helpers/wait.ts';
+import { FakeLink } from './fake-link.ts';
+import { FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+
+test('R11: a topic is held only when the append that somebody else has stopped has ended', async (t) => {
+  const { storage } = await openTestStorage(t);
+  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  const record = { name: 't', sourceTopic: 't', sourceTopicId: sourceId };
+  const partitions = [{ partition: 0, log, timeline: newMirror(virtualOffset(0n)) }];
+  const settings = { waitMs: 10, bytesMax: 1_000, partitionBytesMax: 1_000, bytesPerSecond: null };
+  const feeds = new LinkFeeds({
+    link: new FakeLink(new FakeCluster()),
+    clock: systemClock,
+    limits: defaultLinkLimits,
+    settings: () => settings,
+    mayFetch: () => true,
+    fetchersPerBroker: () => 1,
+  });
+  feeds.start({ record, partitions } as unknown as MirrorTopic, undefined);
+  let endAppend: (() => void) | undefined;
+  const appending = feeds.feeds('t')[0]?.exclusively(
+    () =>
+      new Promise<void>((resolve) => {
+        endAppend = resolve;
+      }),
+  );
+  await until('the append', () => endAppend !== undefined);
+  // As a pause does, or a failure of the topic, in the background.
+  const stopped = feeds.stop('t');
+  let isHeld = false;
+  // As a failover does next: it measures the end of the log as soon as this resolves.
+  const held = feeds.hold('t').then(() => {
+    isHeld = true;
+  });
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  assert.equal(isHeld, false, 'the end of the log may move yet');
+  endAppend?.();
+  await Promise.all([appending, stopped, held]);
+  await feeds.close();
+});
