@@ -31,15 +31,21 @@ interface ConfigRow {
   value?: string | null;
 }
 
-function configMap(rows: readonly ConfigRow[] | null | undefined): Record<string, string> {
-  const configs: Record<string, string> = {};
-  for (const { name, value } of rows ?? []) {
-    if (Object.hasOwn(configs, name)) {
-      throw new RequestError(400, 400, `The setting ${name} is given twice.`);
-    }
-    if (value !== null && value !== undefined) configs[name] = value;
+/** @throws RequestError when a name is there twice: nobody could say which one counts */
+function checkNamedOnce(rows: readonly ConfigRow[]): void {
+  const names = new Set<string>();
+  for (const { name } of rows) {
+    if (names.has(name)) throw new RequestError(400, 400, `The setting ${name} is given twice.`);
+    names.add(name);
   }
-  return configs;
+}
+
+export function configMap(rows: readonly ConfigRow[] | null | undefined): Record<string, string> {
+  checkNamedOnce(rows ?? []);
+  const given = (rows ?? []).flatMap(({ name, value }) =>
+    typeof value === 'string' ? [[name, value] as const] : [],
+  );
+  return Object.fromEntries(given);
 }
 
 function requiredLink(services: AdminServices, name: string): LinkStatus {
@@ -326,6 +332,7 @@ const configChangeRoutes: FastifyPluginAsyncTypebox<RouteOptions> = async (app, 
       const { cluster_id: asked, link_name: link } = request.params;
       placeFor(request, asked);
       requiredLink(services, link);
+      checkNamedOnce(request.body.data);
       const changes = request.body.data.map(({ name, value, operation }) => {
         if (operation === 'DELETE') return { name, value: null };
         if (typeof value === 'string') return { name, value };

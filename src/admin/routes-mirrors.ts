@@ -14,7 +14,7 @@ import {
   presentMirror,
 } from './present.ts';
 import { actorOf, checkLink, placeOf } from './request.ts';
-import type { RouteOptions } from './routes-links.ts';
+import { configMap, type RouteOptions } from './routes-links.ts';
 import * as schemas from './schemas.ts';
 import { selectTopics } from './select-topics.ts';
 import type { AdminServices } from './services.ts';
@@ -38,15 +38,6 @@ function mirrorOfLink(services: AdminServices, link: string, topic: string): Mir
     throw new LinkError('MIRROR_NOT_FOUND', message);
   }
   return mirror;
-}
-
-function configMap(
-  rows: readonly { name: string; value?: string | null }[] | null | undefined,
-): Record<string, string> {
-  const given = (rows ?? []).flatMap(({ name, value }) =>
-    typeof value === 'string' ? [[name, value] as const] : [],
-  );
-  return Object.fromEntries(given);
 }
 
 interface Context extends RouteOptions {
@@ -121,11 +112,16 @@ const changeRoutes: FastifyPluginAsyncTypebox<Context> = async (app, context) =>
       placeFor(request, asked);
       checkLink(services, link);
       const { body } = request;
+      const factor = body.replication_factor ?? undefined;
+      if (factor === 0) {
+        const message = "replication_factor: 0 is none; -1 stands for the destination's default.";
+        throw new RequestError(400, 400, message);
+      }
       await links.createMirror({
         link,
         sourceTopic: body.source_topic_name,
         ...(body.mirror_topic_name ? { mirrorTopic: body.mirror_topic_name } : {}),
-        ...(body.replication_factor ? { replicationFactor: body.replication_factor } : {}),
+        ...(factor === undefined ? {} : { replicationFactor: factor }),
         configs: configMap(body.configs),
         validateOnly: request.query.validate_only,
         actor: actorOf(request),

@@ -171,8 +171,13 @@ async function* tailText(
   }
 }
 
+const offsetMax = 2n ** 63n - 1n;
+
 function offsetOf(value: number | string | null | undefined): bigint | null {
-  return value === null || value === undefined ? null : BigInt(value);
+  if (value === null || value === undefined) return null;
+  const offset = BigInt(value);
+  if (offset <= offsetMax) return offset;
+  throw new RequestError(400, 400, `${value} is no offset: the largest is ${offsetMax}.`);
 }
 
 const mirrorReadRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
@@ -312,7 +317,10 @@ interface CommandBody {
 function commandTopics(services: AdminServices, body: CommandBody): string[] {
   const link = body.link ?? undefined;
   if (link !== undefined) checkLink(services, link);
-  if (body.all !== true) return selectTopics({ names: body.topics, pattern: null }, () => []);
+  if (body.all !== true) {
+    if (body.topics?.length) return selectTopics({ names: body.topics, pattern: null }, () => []);
+    throw new RequestError(400, 400, 'Give topics, or a link and all.');
+  }
   if (link === undefined) throw new RequestError(400, 400, 'all: needs a link.');
   if (body.topics !== undefined) throw new RequestError(400, 400, 'Give topics or all, not both.');
   const isLeft = (mirror: MirrorStatus): boolean => mirror.state !== 'STOPPED';

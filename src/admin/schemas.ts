@@ -9,6 +9,11 @@ const text = Type.String();
 const int32 = Type.Integer({ minimum: -2_147_483_648, maximum: 2_147_483_647 });
 /** Numbers up to 2^53 - 1, strings of digits above. */
 const int64 = Type.Union([Type.Integer(), Type.String({ pattern: '^-?[0-9]+$' })]);
+/** In requests, where more digits than an offset has would only cost time. */
+const offset = Type.Union([
+  Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  Type.String({ pattern: '^[0-9]{1,19}$' }),
+]);
 
 export const errorSchema = Type.Object({ error_code: int32, message: nullable(text) });
 
@@ -214,10 +219,10 @@ export const recreateBody = Type.Object(
 );
 export const verifyBody = Type.Object(
   {
-    partition: Type.Integer({ minimum: 0 }),
-    since: Type.Optional(nullable(int64)),
-    from: Type.Optional(nullable(int64)),
-    end: Type.Optional(nullable(int64)),
+    partition: Type.Integer({ minimum: 0, maximum: 2_147_483_647 }),
+    since: Type.Optional(nullable(offset)),
+    from: Type.Optional(nullable(offset)),
+    end: Type.Optional(nullable(offset)),
     hash: Type.Optional(nullable(Type.String({ pattern: '^([0-9a-f]{64})?$' }))),
     bytesPerSecond: Type.Integer({ minimum: 1024, maximum: 1e10, default: 20_000_000 }),
   },

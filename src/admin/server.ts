@@ -1,9 +1,16 @@
 // The admin HTTP server: puts routes, checks, errors and limits together and binds the port.
 // Refuses to know what links are. Invariant: every answer that is an error has the body
 // `{error_code, message}`, whoever made it, and bad input changes nothing (R18).
+import { STATUS_CODES } from 'node:http';
+import { BlockList, isIP, type Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, {
+  type ConnectionError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
 import { adminBodyBytesMax, adminConnectionsMax } from '../config/limits.ts';
 import { answerTo, type HttpAnswer } from './errors.ts';
 import { toJson } from './json.ts';
@@ -61,9 +68,52 @@ function handleErrors(app: FastifyInstance, services: AdminServices): void {
   });
 }
 
+/** Bytes that are no HTTP request get an answer like any other. */
+function refuseBytes(error: ConnectionError, socket: Socket): void {
+  const statuses = new Map([
+    ['ERR_HTTP_REQUEST_TIMEOUT', 408],
+    ['HPE_HEADER_OVERFLOW', 431],
+  ]);
+  const status = statuses.get(error.code) ?? 400;
+  const text = STATUS_CODES[status] ?? '';
+  if (socket.writable && error.code !== 'ECONNRESET') {
+    const body = toJson({ error_code: status, message: `HTTP ${status} ${text}` });
+    const length = `content-length: ${Buffer.byteLength(body)}`;
+    const head = ['content-type: application/json', length, 'connection: close'];
+    socket.write(`HTTP/1.1 ${status} ${text}\r\n${head.join('\r\n')}\r\n\r\n${body}`);
+  }
+  socket.destroy();
+}
+
 const restPrefixes = ['/kafka/v3', '/v3'] as const;
 
 const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i;
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/** As the configuration has it: a name or an address, an IPv6 one without brackets. */
+function isLoopback(bind: string): boolean {
+  const version = isIP(bind);
+  if (version === 0) return bind.toLowerCase() === 'localhost';
+  return loopback.check(bind, version === 6 ? 'ipv6' : 'ipv4');
+}
+
+/**
+ * A browser tells where the page that asks comes from, also when the request needs nobody's
+ * consent (a POST without a body): what another site asks for changes nothing here.
+ */
+function refuseForeignPages(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const { host, origin } = request.headers;
+    if (origin === undefined || request.method === 'GET') return;
+    if (URL.canParse(origin) && new URL(origin).host === host) return;
+    const message = 'A web page of another site asks for this: it is not done.';
+    send(reply, { status: 403, errorCode: 403, message });
+    await reply;
+  });
+}
 
 /**
  * A page that a browser on this host has open may send requests to loopback under a name of its
@@ -93,8 +143,10 @@ export async function createAdminApp(
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 1000 },
     frameworkErrors: (error, _request, reply) => {
       // Before routing, so outside of the error handler.
-      send(reply, { status: error.statusCode ?? 400, errorCode: 400, message: error.message });
+      const status = error.statusCode ?? 400;
+      send(reply, { status, errorCode: status, message: error.message });
     },
+    clientErrorHandler: refuseBytes,
   });
   app.server.maxConnections = adminConnectionsMax;
   app.setValidatorCompiler(validatorCompiler);
@@ -102,7 +154,8 @@ export async function createAdminApp(
   app.setReplySerializer((value) => toJson(value));
   parseJsonOnly(app);
   handleErrors(app, services);
-  if (loopbackHost.test(options.bind ?? '')) refuseForeignHosts(app);
+  refuseForeignPages(app);
+  if (isLoopback(options.bind ?? '')) refuseForeignHosts(app);
   app.addHook('preClose', async () => closing.abort());
   await app.register(swagger, {
     openapi: {

@@ -22,7 +22,9 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
       return { error: new RequestError(400, 400, 'The request needs a JSON body.') };
     }
     const prepared =
-      httpPart === 'body' ? value : Convert(schema, Default(schema, { ...(value as object) }));
+      httpPart === 'body'
+        ? Default(schema, value)
+        : Convert(schema, Default(schema, { ...(value as object) }));
     if (Check(schema, prepared)) return { value: prepared };
     const problems = schemaProblems(schema, prepared).map(formatProblem);
     const shown = problems.slice(0, wordsMax).join('; ');

@@ -85,7 +85,14 @@ function describe(schema: TSchema, finding: Finding): Problem[] {
   }
 }
 
+/** "Or null" and "none of these" add nothing to what is said of the other possibilities. */
+function isNoise({ keyword, params }: Finding): boolean {
+  return keyword === 'anyOf' || (keyword === 'type' && Reflect.get(params, 'type') === 'null');
+}
+
 /** Everything that is wrong with a value; empty when it fits. */
 export function schemaProblems(schema: TSchema, value: unknown): Problem[] {
-  return Errors(schema, value).flatMap((finding) => describe(schema, finding));
+  const findings: Finding[] = Errors(schema, value);
+  const telling = findings.filter((finding) => !isNoise(finding));
+  return (telling.length > 0 ? telling : findings).flatMap((finding) => describe(schema, finding));
 }

@@ -215,16 +215,17 @@ export function changedConfigs(
   configs: Readonly<Record<string, string>>,
   changes: readonly { readonly name: string; readonly value: string | null }[],
 ): Readonly<Record<string, string>> {
-  const changed: Record<string, string> = { ...configs };
+  const kept = new Map(Object.entries(configs));
   for (const { name, value } of changes) {
     const before = configs[name] ?? linkSettingDefaults[name];
     const after = value ?? linkSettingDefaults[name];
     if (immutable.has(name) && before !== after) refuse(name, 'cannot be changed');
     if (value === null) {
       if (!Object.hasOwn(linkSettingDefaults, name)) refuse(name, 'is unknown');
-      delete changed[name];
-    } else changed[name] = value;
+      kept.delete(name);
+    } else kept.set(name, value);
   }
+  const changed = Object.fromEntries(kept);
   parseLinkSettings(changed);
   return changed;
 }
