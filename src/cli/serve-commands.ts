@@ -49,7 +49,7 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
       ['MEMORY AT MOST, FOR EACH', 'BYTES', 'HOW MANY AT MOST'],
       [
         ...memoryTerms.map(({ what, bytesMax, countMax }) => [what, bytes(bytesMax), countMax]),
-        ['in all, with one source broker', bytes(memoryBytesMax()), 1],
+        ['in all, with one broker each', bytes(memoryBytesMax()), 1],
       ],
     );
     return `${head}\n${memory}${warnings.map((warning) => `\nWarning: ${warning}`).join('')}`;

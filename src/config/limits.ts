@@ -6,13 +6,12 @@ import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
   collectedResponseBytesMax,
   connectionsMax,
-  heldResponseBytesMax,
+  heldBytesAlways,
+  heldBytesMax,
   partialRequestBytesMax,
-  queuedRequestBytesMax,
   receiveBlockSizes,
   receiveBytesMax,
   requestBytesMaxDefault,
-  socketBufferBytes,
 } from '../gateway/limits.ts';
 import { defaultLinkLimits } from '../link/context.ts';
 
@@ -33,24 +32,29 @@ export interface MemoryTerm {
 }
 
 const smallestBlockBytes = Math.min(...receiveBlockSizes);
-const largestBlockBytes = Math.max(...receiveBlockSizes);
+/** What one read can bring while memory is short; TLS gives so much at a time. */
+const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
 
 /**
- * A block that each side is read into, what both sides still have to be written, requests that
- * wait, answers out of turn (each may go over its limit by one read), and a request and an answer
- * held whole.
+ * What a connection holds when all that is shared is used up: a block that each side is read into;
+ * and each over its little by one read: what both sides still have to be written (a block stays
+ * for half of it), requests that wait, answers out of turn, one that is rewritten, and a
+ * request that is dealt with.
  */
-const clientConnectionBytesMax =
-  2 * smallestBlockBytes +
-  2 * (socketBufferBytes + largestBlockBytes) +
-  (queuedRequestBytesMax + largestBlockBytes) +
-  (heldResponseBytesMax + largestBlockBytes) +
-  requestBytesMaxDefault +
-  collectedResponseBytesMax;
+export const clientConnectionBytesMax =
+  2 * smallestBlockBytes + (2 * 2 + 4) * (heldBytesAlways + readBytesMax);
+
+/** By so much whoever comes last may go over what is shared. */
+const overshootBytes = Math.max(requestBytesMaxDefault, collectedResponseBytesMax);
 
 export const memoryTerms: readonly MemoryTerm[] = [
   { what: 'client connection', countMax: connectionsMax, bytesMax: clientConnectionBytesMax },
   { what: 'requests in part, all clients', countMax: 1, bytesMax: partialRequestBytesMax },
+  {
+    what: 'answers and requests that are dealt with, all clients',
+    countMax: 1,
+    bytesMax: heldBytesMax + overshootBytes,
+  },
   {
     what: 'memory that sockets are read into, all clients',
     countMax: 1,
@@ -58,9 +62,10 @@ export const memoryTerms: readonly MemoryTerm[] = [
   },
   // One Fetch answer is on its way while the one before is appended.
   { what: 'source broker', countMax: null, bytesMax: 2 * defaultLinkLimits.fetchBytesMax },
+  // What describes a whole cluster is asked of one broker at a time.
   {
-    what: 'connection of our own to the destination',
-    countMax: clusterLimitsDefault.connectionsMax,
+    what: 'broker of the destination that answers us',
+    countMax: null,
     bytesMax: clusterLimitsDefault.frameBytesMax,
   },
   { what: 'admin request', countMax: adminConnectionsMax, bytesMax: adminBodyBytesMax },
@@ -68,7 +73,7 @@ export const memoryTerms: readonly MemoryTerm[] = [
   { what: 'event', countMax: eventsMax, bytesMax: eventBytes },
 ];
 
-/** All that the limits allow, with every client connection at its worst and one source broker. */
+/** All that the limits allow, with every client connection at its worst and one broker each. */
 export function memoryBytesMax(terms: readonly MemoryTerm[] = memoryTerms): number {
   return terms.reduce((sum, { countMax, bytesMax }) => sum + (countMax ?? 1) * bytesMax, 0);
 }
@@ -81,10 +86,10 @@ export function memoryWarning(
   const bytesMax = memoryBytesMax(terms);
   if (bytesMax <= machineBytes) return null;
   const inGiB = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-  const rest = bytesMax - clientConnectionBytesMax * connectionsMax;
+  const clientsBytes = clientConnectionBytesMax * connectionsMax;
   return (
     `the limits allow ${inGiB(bytesMax)} in all, this machine has ${inGiB(machineBytes)}: ` +
-    `each client connection may hold ${inGiB(clientConnectionBytesMax)} at its worst, ` +
-    `all else ${inGiB(rest)}`
+    `${connectionsMax} client connections at their worst take ${inGiB(clientsBytes)}, ` +
+    `all else ${inGiB(bytesMax - clientsBytes)}`
   );
 }

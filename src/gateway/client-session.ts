@@ -23,8 +23,8 @@ import {
   type VersionLearner,
 } from './handlers/api-versions.ts';
 import {
+  heldBytesAlways,
   heldResponseBytesMax,
-  queuedRequestBytesMax,
   requestBytesMaxDefault,
   requestsInFlightMax,
 } from './limits.ts';
@@ -32,7 +32,7 @@ import { framed } from './messages.ts';
 import { OwedAnswers } from './owed-answers.ts';
 import { notSent, sendOwnCall } from './own-call.ts';
 import { PassingRequest } from './passing-request.ts';
-import { PeerSocket } from './peer-socket.ts';
+import { type PeerMemory, PeerSocket } from './peer-socket.ts';
 import { RequestIntake } from './request-intake.ts';
 import { ResponseQueue } from './response-queue.ts';
 import type { SessionOptions } from './session-options.ts';
@@ -50,6 +50,7 @@ export class ClientSession implements VersionLearner {
   readonly services: GatewayServices;
   readonly scratch = new Map<symbol, unknown>();
   readonly #options: SessionOptions;
+  readonly #memory: PeerMemory;
   readonly #client: PeerSocket;
   readonly #clientAddress: string;
   readonly #intake: RequestIntake;
@@ -78,6 +79,8 @@ export class ClientSession implements VersionLearner {
     this.#options = options;
     this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
     const { blocks } = options;
+    const { held } = options.services;
+    this.#memory = { blocks, held };
     this.#intake = new RequestIntake({
       budget: options.intakeBudget,
       blocks,
@@ -93,7 +96,7 @@ export class ClientSession implements VersionLearner {
       },
     });
     client.setNoDelay(true);
-    this.#client = new PeerSocket(client, blocks, {
+    this.#client = new PeerSocket(client, this.#memory, {
       onChunk: (chunk) => this.#onClientData(chunk),
       onDrain: () => this.#advance(),
       onEnd: () => this.#onClientEnd(),
@@ -105,8 +108,9 @@ export class ClientSession implements VersionLearner {
         if (!this.#isOver) this.#client.write(chunk);
       },
       (view) => blocks.owned(view),
+      held,
     );
-    this.#owed = new OwedAnswers(queue, {
+    this.#owed = new OwedAnswers(queue, held, {
       onRewritten: () => {
         this.#client.flush();
         this.#advance();
@@ -247,7 +251,7 @@ export class ClientSession implements VersionLearner {
 
   /** Goes on for a while behind a request that holds up others: how else would a FIN be noticed? */
   #mayRead(): boolean {
-    return this.#hasRoom() && this.#intake.waitingBytes < queuedRequestBytesMax;
+    return this.#hasRoom() && !this.#intake.isFull;
   }
 
   #hasRoom(): boolean {
@@ -283,9 +287,10 @@ export class ClientSession implements VersionLearner {
     }
     if (this.#mayRead()) this.#client.resume();
     else if (this.#endReason === null) this.#client.pause();
+    const heldMost = this.#memory.held.isOver ? heldBytesAlways : heldResponseBytesMax;
     const isFull =
       this.#client.isFull ||
-      (this.#owed.heldBytes > heldResponseBytesMax && this.#upstream?.callsPending === 0);
+      (this.#owed.heldBytes > heldMost && this.#upstream?.callsPending === 0);
     if (isFull) this.#upstream?.pause();
     else this.#upstream?.resume();
   }
@@ -308,9 +313,15 @@ export class ClientSession implements VersionLearner {
   }
 
   #handle(frame: Buffer): void {
+    const { held } = this.#memory;
+    if (held.isOver && frame.length > heldBytesAlways) {
+      const detail = `${held.usedBytes} bytes are held for all clients`;
+      this.#end(`a request of ${frame.length} bytes cannot be held: ${detail}`);
+      return;
+    }
     const tooNew = apiVersionsTooNew(frame);
     if (tooNew !== null) {
-      this.#answer(Promise.resolve(tooNew));
+      this.#answer(Promise.resolve(tooNew), frame);
       return;
     }
     const reader = new Reader(frame);
@@ -326,7 +337,7 @@ export class ClientSession implements VersionLearner {
     }
     const context: RequestContext = { session: this, header, frame, bodyOffset: reader.offset };
     if (header.apiKey === ApiKey.ApiVersions) {
-      this.#answer(answerApiVersions(this, context));
+      this.#answer(answerApiVersions(this, context), frame);
       return;
     }
     const route = this.#options.router.route(header, this.#upstreamVersions);
@@ -340,19 +351,21 @@ export class ClientSession implements VersionLearner {
   /** Does something first, then handles the frame again. */
   #holdUp(first: Promise<void>, frame: Buffer): void {
     this.#isBusy = true;
-    first.then(
-      () => {
-        this.#isBusy = false;
-        this.#pump(() => {
-          this.#handle(frame);
-          this.#intake.advance();
-        });
-      },
-      (error) => {
-        this.#isBusy = false;
-        this.#close(messageOf(error));
-      },
-    );
+    this.#memory.held
+      .during(frame.length, () => first)
+      .then(
+        () => {
+          this.#isBusy = false;
+          this.#pump(() => {
+            this.#handle(frame);
+            this.#intake.advance();
+          });
+        },
+        (error) => {
+          this.#isBusy = false;
+          this.#close(messageOf(error));
+        },
+      );
   }
 
   async #start(): Promise<void> {
@@ -361,7 +374,7 @@ export class ClientSession implements VersionLearner {
       socket.destroy();
       return;
     }
-    this.#upstream = new Upstream(socket, this.#options.blocks, {
+    this.#upstream = new Upstream(socket, this.#memory, {
       onProgress: () => this.#advance(),
       onDrain: () => this.#advance(),
       onEnd: () => {
@@ -391,7 +404,7 @@ export class ClientSession implements VersionLearner {
 
   #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {
     if (disposition.kind === 'close') this.#end(disposition.reason);
-    else if (disposition.kind === 'answer') this.#answer(disposition.response);
+    else if (disposition.kind === 'answer') this.#answer(disposition.response, frame);
     else this.#forward(header, frame, disposition);
   }
 
@@ -404,10 +417,11 @@ export class ClientSession implements VersionLearner {
     this.#upstream?.send(chunks, this.#owed.expectation(header, disposition));
   }
 
-  #answer(response: Promise<readonly Buffer[] | null>): void {
+  #answer(response: Promise<readonly Buffer[] | null>, request: Buffer): void {
     const slot = this.#owed.open();
     this.#isBusy = true;
-    response.then(
+    const answered = this.#memory.held.during(request.length, () => response);
+    answered.then(
       (chunks) => {
         this.#isBusy = false;
         this.#owed.write(slot, chunks ?? []);
@@ -454,6 +468,7 @@ export class ClientSession implements VersionLearner {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#intake.release();
+    this.#owed.close();
     this.#closed.abort();
     this.#options.onClosed({
       client: this.#clientAddress,

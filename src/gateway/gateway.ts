@@ -22,6 +22,7 @@ import {
   openGate,
 } from './handler.ts';
 import { createHandlers, createInspectors } from './handler-table.ts';
+import { HeldBytes } from './held-bytes.ts';
 import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
@@ -159,6 +160,7 @@ class RunningGateway implements Gateway {
       groupGate: options.groupGate ?? openGate,
       events,
       clusterId,
+      held: new HeldBytes(),
       linkNodeId: config.linkNodeId,
       ownTopicPrefix,
       endpoint: (nodeId) => brokers.endpoint(nodeId),

@@ -5,6 +5,7 @@
 import type { RequestHeader } from '../../protocol/index.ts';
 import type { Api, BrokerInfo, VersionRange } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
+import type { HeldBytes } from './held-bytes.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 
 /** Which of our listeners a connection came in on. */
@@ -36,6 +37,8 @@ export interface GatewayServices {
   readonly directory: TopicDirectory;
   readonly groupGate: GroupGate;
   readonly events: Events;
+  /** What all connections hold together; whoever makes a large answer asks it for room. */
+  readonly held: HeldBytes;
   readonly linkNodeId: number;
   /** The destination's cluster id: also the virtual one. */
   readonly clusterId: string;

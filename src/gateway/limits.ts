@@ -1,6 +1,6 @@
-// What one client connection may hold at most (R14). The sum for one connection: one request frame,
-// one chunk of requests read behind it, two socket buffers each way, answers held out of turn, and
-// one answer that is being rewritten. Nothing else grows with what a peer sends.
+// What clients may make the gateway hold at most (R14): of what is large, all connections together;
+// of each connection alone, only the little that it may hold while the common limits are reached.
+// `src/config/limits.ts` adds it up. Nothing else grows with what a peer sends.
 
 /** Kafka's own default of socket.request.max.bytes. */
 export const requestBytesMaxDefault = 100 * 1024 * 1024;
@@ -27,6 +27,15 @@ export const queuedRequestBytesMax = 256 * 1024;
 
 /** Answers that wait for their turn; the broker is not read above it. */
 export const heldResponseBytesMax = 4 * 1024 * 1024;
+
+/**
+ * Answers that wait, are written or rewritten, and requests that are being dealt with, of all
+ * connections together (`held-bytes.ts`).
+ */
+export const heldBytesMax = 512 * 1024 * 1024;
+
+/** What a connection may hold of each of them all the same. */
+export const heldBytesAlways = 16 * 1024;
 
 /** Requests of all connections together that have not come whole yet; above it connections end. */
 export const partialRequestBytesMax = 512 * 1024 * 1024;

@@ -30,7 +30,7 @@ import {
   sessionlessResponse,
   setLeader,
 } from './fetch-answers.ts';
-import type { SessionView } from './handler.ts';
+import type { GatewayServices, SessionView } from './handler.ts';
 import { responseTo } from './messages.ts';
 import { findLeaders, type LeaderHints } from './node-endpoints.ts';
 import { ParkedFetch } from './parked-fetch.ts';
@@ -43,24 +43,25 @@ import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.t
 export const responseBytesMax = 55 * 1024 * 1024;
 
 /**
- * What the answer may still take. As at a broker the first batch passes whatever the client allows:
- * one that allows less (even nothing) would ask for it for ever.
+ * What an answer may hold. As at a broker the first batch passes whatever the client allows: one
+ * that allows less (even nothing) would ask for it for ever. 0: too much is held for others.
  */
-export function bytesLeftFor({ maxBytes }: FetchRequest, usedBytes: number): number {
-  const left = Math.min(maxBytes, responseBytesMax) - usedBytes;
-  return usedBytes === 0 ? Math.max(1, left) : left;
+export function answerBytesMax({ held }: GatewayServices, { maxBytes }: FetchRequest): number {
+  return held.room(Math.max(1, Math.min(maxBytes, responseBytesMax)));
 }
 
 /** Nobody waits for more than an answer may hold, nor for anything when nothing was asked. */
 function isEnough(pass: Pass, { minBytes, maxBytes }: FetchRequest): boolean {
   if (pass.mustAnswer || pass.answers.size === 0) return true;
-  return pass.bytes >= Math.min(minBytes, maxBytes, responseBytesMax);
+  return pass.bytesMax > 0 && pass.bytes >= Math.min(minBytes, maxBytes, pass.bytesMax);
 }
 
 interface Pass {
   readonly answers: Map<string, PartitionData>;
   readonly logs: Set<MirrorLog>;
   readonly topics: Set<string>;
+  /** What all of it may be, but for the batch that always passes. */
+  readonly bytesMax: number;
   bytes: number;
   /** An error or a divergence: the client must hear of it now. */
   mustAnswer: boolean;
@@ -77,7 +78,10 @@ export async function fetchFromMirrors(
   let parked: ParkedFetch | undefined;
   try {
     for (;;) {
-      const pass = await onePass(session, header, request);
+      const bytesMax = answerBytesMax(services, request);
+      const pass = await services.held.during(bytesMax, () =>
+        onePass(session, header, request, bytesMax),
+      );
       const remainingMs = deadlineMs - services.now();
       if (closed.aborted) return null;
       if (isEnough(pass, request) || remainingMs <= 0) {
@@ -104,12 +108,14 @@ async function onePass(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
+  bytesMax: number,
 ): Promise<Pass> {
   const { directory } = session.services;
   const pass: Pass = {
     answers: new Map(),
     logs: new Set(),
     topics: new Set(),
+    bytesMax,
     bytes: 0,
     mustAnswer: false,
   };
@@ -210,7 +216,7 @@ async function fetchPartition(
   if (place.isTruncating === true) return refusal(index, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   if (place.log === null) return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
   pass.logs.add(place.log);
-  const bytesLeft = bytesLeftFor(request, pass.bytes);
+  const bytesLeft = pass.bytesMax - pass.bytes;
   return fetchFromLog(session, { view, place, log: place.log, partition, request, bytesLeft });
 }
 

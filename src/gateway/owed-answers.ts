@@ -3,6 +3,7 @@
 // sockets. Invariant: each request that has an answer takes one slot, when all of it has been sent.
 import type { RequestHeader } from '../../protocol/index.ts';
 import type { Passage, ResponsePatch } from './handler.ts';
+import type { HeldBytes } from './held-bytes.ts';
 import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
 import type { Expectation } from './upstream.ts';
 
@@ -16,12 +17,14 @@ export interface OwedAnswersEvents {
 
 export class OwedAnswers {
   readonly #queue: ResponseQueue;
+  readonly #held: HeldBytes;
   readonly #events: OwedAnswersEvents;
   #rewritesPending = 0;
   #askingPending = 0;
 
-  constructor(queue: ResponseQueue, events: OwedAnswersEvents) {
+  constructor(queue: ResponseQueue, held: HeldBytes, events: OwedAnswersEvents) {
     this.#queue = queue;
+    this.#held = held;
     this.#events = events;
   }
 
@@ -52,6 +55,11 @@ export class OwedAnswers {
     return this.#queue.open();
   }
 
+  /** The connection is over: nothing more goes out. */
+  close(): void {
+    this.#queue.close();
+  }
+
   write(slot: ResponseSlot, chunks: readonly Buffer[]): void {
     for (const chunk of chunks) slot.write(chunk);
     slot.finish();
@@ -75,7 +83,9 @@ export class OwedAnswers {
         this.write(slot, rewritten);
         onWritten();
       } else {
-        this.#writeLater(slot, rewritten as Promise<readonly Buffer[]>, onWritten);
+        const settled = rewritten as Promise<readonly Buffer[]>;
+        const later = this.#held.during(response.length, () => settled);
+        this.#writeLater(slot, later, onWritten);
       }
     };
     if (patch === undefined) return { kind: 'collect', correlationId, deliver };

@@ -4,7 +4,8 @@
 // has them (R14 without copies); what `write` was given leaves in that order; a chunk is only valid
 // while its `onChunk` runs, unless the one who keeps it asks `ReceiveBlocks.owned`.
 import { Socket } from 'node:net';
-import { lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
+import type { HeldBytes } from './held-bytes.ts';
+import { heldBytesAlways, lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
 import type { Block, ReceiveBlocks } from './receive-blocks.ts';
 
 export interface PeerEvents {
@@ -14,6 +15,12 @@ export interface PeerEvents {
   onEnd(): void;
   onError(error: Error): void;
   onClose(): void;
+}
+
+/** What all sockets of a gateway share. */
+export interface PeerMemory {
+  readonly blocks: ReceiveBlocks;
+  readonly held: HeldBytes;
 }
 
 /** What of Node's sockets `net.Server` uses to make one: a handle can be given another owner. */
@@ -27,10 +34,13 @@ interface SocketWithHandle {
 const mergedBytesMax = 4096;
 /** So many reads in turn that would fit into the next smaller block give up the larger one. */
 const smallReadsMax = 64;
+/** What has to wait and takes less than this part of its block does not keep the block. */
+const keptPart = 2;
 
 export class PeerSocket {
   readonly #socket: Socket;
   readonly #blocks: ReceiveBlocks;
+  readonly #held: HeldBytes;
   readonly #events: PeerEvents;
   /** What the next read goes into; null when Node gives each read memory of its own. */
   #block: Block | null = null;
@@ -39,18 +49,18 @@ export class PeerSocket {
   /** Not written yet; neighbours in memory are one piece. */
   #pieces: Buffer[] = [];
   #piecesBytes = 0;
-  /** Of each write under way its block, while that must not be filled anew. */
-  readonly #inFlight: (Block | null)[] = [];
+  /** Of each write under way its block, which must not be filled anew, or the bytes of its own. */
+  readonly #inFlight: (Block | number)[] = [];
   #isPaused = false;
   #wasFull = false;
   readonly #onWritten: () => void;
 
-  constructor(socket: Socket, blocks: ReceiveBlocks, events: PeerEvents) {
-    this.#blocks = blocks;
+  constructor(socket: Socket, memory: PeerMemory, events: PeerEvents) {
+    this.#blocks = memory.blocks;
+    this.#held = memory.held;
     this.#events = events;
     this.#onWritten = () => {
-      const block = this.#inFlight.shift();
-      if (block) blocks.release(block);
+      this.#release(this.#inFlight.shift() ?? 0);
       this.#tellDrain();
     };
     this.#socket = this.#readIntoBlocks(socket) ?? socket;
@@ -70,7 +80,9 @@ export class PeerSocket {
   }
 
   get isFull(): boolean {
-    const isFull = this.#socket.writableLength + this.#piecesBytes >= socketBufferBytes;
+    const isShort = this.#held.isOver || this.#blocks.isShort;
+    const most = isShort ? heldBytesAlways : socketBufferBytes;
+    const isFull = this.#socket.writableLength + this.#piecesBytes >= most;
     if (isFull) this.#wasFull = true;
     return isFull;
   }
@@ -146,8 +158,17 @@ export class PeerSocket {
   }
 
   #send(piece: Buffer): void {
-    this.#inFlight.push(this.#blocks.retain(piece));
-    this.#socket.write(piece, this.#onWritten);
+    const block = this.#blocks.retain(piece);
+    const isWaste = block !== null && piece.length * keptPart < block.bytes.length;
+    if (block !== null && !(isWaste && this.#socket.writableLength > 0)) {
+      this.#inFlight.push(block);
+      this.#socket.write(piece, this.#onWritten);
+      return;
+    }
+    this.#held.add(piece.length);
+    this.#inFlight.push(piece.length);
+    this.#socket.write(block === null ? piece : Buffer.from(piece), this.#onWritten);
+    if (block !== null) this.#blocks.release(block);
   }
 
   #tellDrain(): void {
@@ -158,10 +179,14 @@ export class PeerSocket {
 
   #releaseInFlight(): void {
     for (let index = 0; index < this.#inFlight.length; index++) {
-      const block = this.#inFlight[index];
-      if (block) this.#blocks.release(block);
-      this.#inFlight[index] = null;
+      this.#release(this.#inFlight[index] ?? 0);
+      this.#inFlight[index] = 0;
     }
+  }
+
+  #release(written: Block | number): void {
+    if (typeof written !== 'number') this.#blocks.release(written);
+    else if (written > 0) this.#held.remove(written);
   }
 
   #releaseAll(): void {

@@ -29,6 +29,11 @@ export class ReceiveBlocks {
     return this.#usedBytes;
   }
 
+  /** There are only small blocks from now on. */
+  get isShort(): boolean {
+    return this.#usedBytes + sizeOf(1) > this.#bytesMax;
+  }
+
   /** A block for one reader; smaller than wished for when the limit is reached. */
   take(sizeClassWished: number): Block {
     let sizeClass = Math.min(sizeClassWished, receiveBlockSizes.length - 1);

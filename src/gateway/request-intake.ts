@@ -6,7 +6,7 @@
 // begin a large request.
 import { ProtocolError } from '../../protocol/index.ts';
 import type { Inspection, Passage } from './handler.ts';
-import { requestHeadBytes } from './limits.ts';
+import { heldBytesAlways, queuedRequestBytesMax, requestHeadBytes } from './limits.ts';
 import type { ReceiveBlocks } from './receive-blocks.ts';
 
 /** What the intakes of all connections hold together. */
@@ -16,6 +16,11 @@ export class IntakeBudget {
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
+  }
+
+  /** Connections are read only a little ahead then: what is left is for requests in part. */
+  get isShort(): boolean {
+    return this.usedBytes >= (this.bytesMax / 4) * 3;
   }
 }
 
@@ -66,9 +71,10 @@ export class RequestIntake {
     this.#frameBytesMax = options.frameBytesMax;
   }
 
-  /** What came and may not be dealt with yet. */
-  get waitingBytes(): number {
-    return this.#waitingBytes;
+  /** Enough waits; no more should be read. */
+  get isFull(): boolean {
+    const most = this.#budget.isShort ? heldBytesAlways : queuedRequestBytesMax;
+    return this.#waitingBytes >= most;
   }
 
   /** No whole request waits, as far as can be told. */
@@ -82,7 +88,7 @@ export class RequestIntake {
     if (used < chunk.length) {
       const rest = this.#blocks.owned(chunk.subarray(used));
       this.#waiting.push(rest);
-      this.#waitingBytes += rest.length;
+      this.#wait(rest.length);
     }
   }
 
@@ -92,7 +98,7 @@ export class RequestIntake {
     while (this.#waiting.length > 0) {
       const chunk = this.#waiting[0] ?? nothing;
       const used = this.#consume(chunk);
-      this.#waitingBytes -= used;
+      this.#wait(-used);
       if (used < chunk.length) {
         this.#waiting[0] = chunk.subarray(used);
         return;
@@ -104,9 +110,14 @@ export class RequestIntake {
   /** Nothing more will be dealt with. */
   release(): void {
     this.#waiting.length = 0;
-    this.#waitingBytes = 0;
+    this.#wait(-this.#waitingBytes);
     this.#drop();
     this.#passingBytesLeft = 0;
+  }
+
+  #wait(bytes: number): void {
+    this.#waitingBytes += bytes;
+    this.#budget.usedBytes += bytes;
   }
 
   /** Returns how much was taken: less than all when the next request may not be begun. */

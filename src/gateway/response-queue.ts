@@ -3,6 +3,8 @@
 // ones hold what they are given until their turn. Invariant: bytes reach the sink in the order in
 // which slots were opened, and `heldBytes` is exactly what waits here.
 
+import type { HeldBytes } from './held-bytes.ts';
+
 export interface ResponseSlot {
   write(chunk: Buffer): void;
   /** Bytes that are only valid now: copied when they have to wait. */
@@ -19,13 +21,24 @@ interface Slot extends ResponseSlot {
 export class ResponseQueue {
   readonly #sink: (chunk: Buffer) => void;
   readonly #owned: (view: Buffer) => Buffer;
+  readonly #held: HeldBytes;
   readonly #slots: Slot[] = [];
   #heldBytes = 0;
+  #isClosed = false;
 
   /** `owned` gives the same bytes for keeping. */
-  constructor(sink: (chunk: Buffer) => void, owned: (view: Buffer) => Buffer) {
+  constructor(sink: (chunk: Buffer) => void, owned: (view: Buffer) => Buffer, held: HeldBytes) {
     this.#sink = sink;
     this.#owned = owned;
+    this.#held = held;
+  }
+
+  /** Nothing that waits, or still comes, will go out. */
+  close(): void {
+    this.#isClosed = true;
+    for (const slot of this.#slots) slot.held = [];
+    this.#held.remove(this.#heldBytes);
+    this.#heldBytes = 0;
   }
 
   /** Answers that are still owed. */
@@ -57,8 +70,10 @@ export class ResponseQueue {
       this.#sink(chunk);
       return;
     }
+    if (this.#isClosed) return;
     slot.held.push(chunk);
     this.#heldBytes += chunk.length;
+    this.#held.add(chunk.length);
   }
 
   #finish(slot: Slot): void {
@@ -74,6 +89,7 @@ export class ResponseQueue {
     if (slot === undefined) return;
     for (const chunk of slot.held) {
       this.#heldBytes -= chunk.length;
+      this.#held.remove(chunk.length);
       this.#sink(chunk);
     }
     slot.held = [];

@@ -46,7 +46,7 @@ import {
   learnHighWatermarks,
 } from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
-import { bytesLeftFor, leadersOf } from './mirror-fetch.ts';
+import { answerBytesMax, leadersOf } from './mirror-fetch.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -160,7 +160,11 @@ export async function fetchMerged(
   split: SplitFetch,
   versionUpstream: number,
 ): Promise<readonly Buffer[]> {
-  const { answers, items, bytes } = await answerLocally(session, header, request, split);
+  const { held } = session.services;
+  const bytesMax = answerBytesMax(session.services, request);
+  const { answers, items, bytes } = await held.during(bytesMax, () =>
+    answerLocally(session, header, request, { split, bytesMax }),
+  );
   const upstream = upstreamRequest(request, items);
   let throttleTimeMs = 0;
   let errorCode: number = ErrorCode.NONE;
@@ -169,10 +173,11 @@ export async function fetchMerged(
     // is something to say.
     upstream.sessionEpoch = -1;
     upstream.forgottenTopicsData = [];
+    // It is held here until it is merged.
+    upstream.maxBytes = Math.max(1, bytesMax - bytes);
     if (answers.size > 0) {
       upstream.maxWaitMs = 0;
       upstream.minBytes = 0;
-      upstream.maxBytes = Math.max(1, request.maxBytes - bytes);
     }
     const response = await session.callUpstream(
       shiftedFetchApi(session, versionUpstream),
@@ -226,7 +231,7 @@ async function answerLocally(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
-  split: SplitFetch,
+  { split, bytesMax }: { split: SplitFetch; bytesMax: number },
 ): Promise<LocalAnswers> {
   const answers = new Map<string, PartitionData>();
   const items: Item[] = [];
@@ -244,7 +249,7 @@ async function answerLocally(
       answers.set(key, refusal(partition.partition, verdict));
       continue;
     }
-    const bytesLeft = bytesLeftFor(request, bytes);
+    const bytesLeft = bytesMax - bytes;
     const data = await readCopy(session, request, partition, part, bytesLeft);
     if (data === 'exhausted') {
       items[items.length - 1] = atShellStart(item, part);

@@ -9,11 +9,11 @@ import { ClusterError } from '../cluster/cluster.ts';
 import type { ResponsePatch } from './handler.ts';
 import {
   collectedResponseBytesMax,
+  heldBytesAlways,
   patchedResponseBytesMin,
   streamedResponseBytesMax,
 } from './limits.ts';
-import { PeerSocket } from './peer-socket.ts';
-import type { ReceiveBlocks } from './receive-blocks.ts';
+import { type PeerMemory, PeerSocket } from './peer-socket.ts';
 import type { ResponseSlot } from './response-queue.ts';
 
 /** What becomes of the next answer: through to the client as it comes, or whole to a function. */
@@ -43,13 +43,14 @@ export interface UpstreamEvents {
 
 export class Upstream {
   readonly #peer: PeerSocket;
-  readonly #blocks: ReceiveBlocks;
+  readonly #memory: PeerMemory;
   readonly #expected: Expectation[] = [];
   readonly #scanner = new FrameScanner({ headBytes: 4, frameBytesMax: streamedResponseBytesMax });
   readonly #sink: FrameSink;
   #parts: Buffer[] = [];
   /** Of the answer that is collected, what has not come yet. */
   #bytesToCollect = 0;
+  #collectedBytes = 0;
   /** Of the answer that passes, when it is changed on its way. */
   #patch: ResponsePatch | null = null;
   #callsPending = 0;
@@ -58,14 +59,14 @@ export class Upstream {
   /** Own requests that came up while one of the client's was passing. */
   readonly #afterPassing: (() => void)[] = [];
 
-  constructor(socket: Socket, blocks: ReceiveBlocks, events: UpstreamEvents) {
-    this.#blocks = blocks;
+  constructor(socket: Socket, memory: PeerMemory, events: UpstreamEvents) {
+    this.#memory = memory;
     this.#sink = {
       onHead: (head, sizeInBytes, prefixed) => this.#onHead(head, sizeInBytes, prefixed),
       onBody: (view) => this.#onBody(view),
       onEnd: () => this.#onFrameEnd(),
     };
-    this.#peer = new PeerSocket(socket, blocks, {
+    this.#peer = new PeerSocket(socket, memory, {
       onChunk: (chunk) => {
         try {
           if (!this.#isOver) this.#scanner.push(chunk, this.#sink);
@@ -180,8 +181,8 @@ export class Upstream {
       const detail = `answer of ${sizeInBytes} bytes has to be rewritten, too large for that`;
       throw new ProtocolError('INVALID_FRAME', detail);
     }
-    this.#parts = [this.#blocks.owned(head)];
-    this.#bytesToCollect = sizeInBytes - head.length;
+    this.#bytesToCollect = sizeInBytes;
+    this.#collect(head);
   }
 
   #onBody(view: Buffer): void {
@@ -195,9 +196,26 @@ export class Upstream {
       this.#patch.push(view, (patched) => slot.pass(patched));
       return;
     }
+    this.#collect(view);
+  }
+
+  #collect(view: Buffer): void {
+    const { blocks, held } = this.#memory;
     this.#bytesToCollect -= view.length;
+    this.#collectedBytes += view.length;
+    held.add(view.length);
+    if (held.isOver && this.#collectedBytes > heldBytesAlways) {
+      const detail = `${held.usedBytes} bytes are held for all clients`;
+      throw new Error(`an answer that has to be rewritten cannot be held: ${detail}`);
+    }
     // The last part is put together with the others before it may be gone.
-    this.#parts.push(this.#bytesToCollect === 0 ? view : this.#blocks.owned(view));
+    this.#parts.push(this.#bytesToCollect === 0 ? view : blocks.owned(view));
+  }
+
+  #dropCollected(): void {
+    this.#memory.held.remove(this.#collectedBytes);
+    this.#collectedBytes = 0;
+    this.#parts = [];
   }
 
   #onFrameEnd(): void {
@@ -215,13 +233,14 @@ export class Upstream {
     }
     if (expected.abandon) this.#callsPending--;
     const frame = Buffer.concat(this.#parts);
-    this.#parts = [];
+    this.#dropCollected();
     expected.deliver(frame);
   }
 
   #abandonAll(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#dropCollected();
     for (const expected of this.#expected.splice(0)) {
       if (expected.kind === 'collect') expected.abandon?.(connectionEnded());
     }

@@ -67,6 +67,19 @@ for (const version of [4, 5, 7, 9, 11, 12, 13, 15, 16, 17, 18]) {
   });
 }
 
+test('R14: while too much is held an answer has no records, and later it has them', async () => {
+  const stored = batch(0n, 4);
+  const session = onLinkNode(new MemoryMirrorLog(0n, stored));
+  const { held } = session.services;
+  held.add(held.bytesMax);
+  const full = answered(await fetch(session, { fetchOffset: 0n }));
+  assert.equal(full.errorCode, ErrorCode.NONE);
+  assert.equal(full.records?.length, 0);
+  held.remove(held.bytesMax);
+  assert.deepEqual(answered(await fetch(session, { fetchOffset: 0n })).records, stored);
+  assert.equal(held.usedBytes, 0);
+});
+
 test('R7: read_committed stops at the last stable offset and lists what was aborted', async () => {
   const log = new MemoryMirrorLog(
     0n,

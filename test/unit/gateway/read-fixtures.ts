@@ -34,6 +34,7 @@ import type {
   ListenerRole,
   SessionView,
 } from '../../../src/gateway/handler.ts';
+import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
 import type {
   PartitionView,
   TopicDirectory,
@@ -239,6 +240,7 @@ export class FakeSession implements SessionView {
       directory: this.directory,
       groupGate: this.groupGate,
       events: new Events(),
+      held: new HeldBytes(),
       linkNodeId,
       clusterId: 'destination',
       ownTopicPrefix: '__causeway',

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
 import { ResponseQueue, type ResponseSlot } from '../../../src/gateway/response-queue.ts';
 
 test('R13: whatever the order of writing, bytes come out in the order of slots', () => {
@@ -9,9 +10,11 @@ test('R13: whatever the order of writing, bytes come out in the order of slots',
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), steps, (count, plan) => {
       const out: Buffer[] = [];
+      const shared = new HeldBytes();
       const queue = new ResponseQueue(
         (chunk) => out.push(chunk),
         (view) => Buffer.from(view),
+        shared,
       );
       const slots = Array.from({ length: count }, () => queue.open());
       const expected: Buffer[][] = slots.map(() => []);
@@ -31,6 +34,7 @@ test('R13: whatever the order of writing, bytes come out in the order of slots',
         }
         const held = expected.flat().reduce((sum, chunk) => sum + chunk.length, 0);
         assert.equal(queue.heldBytes, held - Buffer.concat(out).length);
+        assert.equal(shared.usedBytes, queue.heldBytes);
       }
       for (const [index, slot] of open) {
         write(index, 1);
@@ -39,6 +43,7 @@ test('R13: whatever the order of writing, bytes come out in the order of slots',
       assert.deepEqual(Buffer.concat(out), Buffer.concat(expected.flat()));
       assert.equal(queue.length, 0);
       assert.equal(queue.heldBytes, 0);
+      assert.equal(shared.usedBytes, 0);
     }),
   );
 });
@@ -47,6 +52,7 @@ test('a slot is finished once, and not written to afterwards', () => {
   const queue = new ResponseQueue(
     () => undefined,
     (view) => view,
+    new HeldBytes(),
   );
   const slot = queue.open();
   slot.finish();

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { ClientSession } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
+import type { PeerMemory } from '../../../src/gateway/peer-socket.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route, Router } from '../../../src/gateway/router.ts';
@@ -29,6 +30,7 @@ export async function sessionBetween(options: {
   keepsFrames?: boolean;
   requestBytesMax?: number;
   intakeBudget?: IntakeBudget;
+  memory?: PeerMemory;
   identity?: UpstreamIdentity;
   directory?: TopicDirectory;
 }): Promise<SessionUnderTest> {
@@ -43,6 +45,7 @@ export async function sessionBetween(options: {
       services: {
         ...new FakeSession(role).services,
         ...(options.directory && { directory: options.directory }),
+        ...(options.memory && { held: options.memory.held }),
       },
       router: options.router ?? {
         route: ({ apiKey }) => options.route?.(apiKey) ?? { kind: 'handler', handler },
@@ -51,7 +54,7 @@ export async function sessionBetween(options: {
       identity: options.identity,
       onClosed: (summary) => summaries.push(summary),
       intakeBudget: options.intakeBudget ?? new IntakeBudget(1 << 30),
-      blocks: new ReceiveBlocks(),
+      blocks: options.memory?.blocks ?? new ReceiveBlocks(),
       ...(options.requestBytesMax === undefined
         ? {}
         : { requestBytesMax: options.requestBytesMax }),

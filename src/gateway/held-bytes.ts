@@ -1,0 +1,51 @@
+// What the connections of a gateway hold together of answers and of requests that are being dealt
+// with (R14). Owns the sum and its limit; refuses to know who holds what. Invariants: whoever holds
+// bytes has added them and takes them out again; while the limit is reached a connection may hold
+// its little (`heldBytesAlways`) of each kind and no more: it is not read, gets smaller answers, or
+// ends where only more would do. So one slow or greedy client costs others size, never their turn.
+import { heldBytesMax } from './limits.ts';
+
+/** A new answer gets this part of what is left, so that there is something left for the next. */
+const grantedPart = 8;
+
+export class HeldBytes {
+  readonly bytesMax: number;
+  #usedBytes = 0;
+
+  constructor(bytesMax = heldBytesMax) {
+    this.bytesMax = bytesMax;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  get isOver(): boolean {
+    return this.#usedBytes >= this.bytesMax;
+  }
+
+  add(bytes: number): void {
+    this.#usedBytes += bytes;
+  }
+
+  remove(bytes: number): void {
+    this.#usedBytes -= bytes;
+    if (this.#usedBytes < 0) throw new Error('more held bytes were given back than were taken');
+  }
+
+  /** How large an answer may be that somebody is about to make; 0 when there is no room. */
+  room(wantedBytes: number): number {
+    const left = Math.max(0, this.bytesMax - this.#usedBytes);
+    return Math.max(0, Math.min(wantedBytes, Math.ceil(left / grantedPart)));
+  }
+
+  /** Counted while `work` runs, which may not take more than it was given. */
+  async during<T>(bytes: number, work: () => Promise<T>): Promise<T> {
+    this.add(bytes);
+    try {
+      return await work();
+    } finally {
+      this.remove(bytes);
+    }
+  }
+}
