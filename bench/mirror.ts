@@ -15,7 +15,13 @@ import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
 import { mirrorMaker } from './mirror-maker.ts';
 import { mirroredRecords } from './mirror-progress.ts';
 import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
-import { type Figures, megabytesPerCpuSecond, megabytesPerSecond, plainSink } from './sinks.ts';
+import {
+  type Figures,
+  megabytesPerCpuSecond,
+  megabytesPerSecond,
+  plainSink,
+  preparePageCache,
+} from './sinks.ts';
 
 const sinkShare = 0.8;
 const timesTuned = 8;
@@ -52,7 +58,11 @@ async function round(stage: Stage, plan: TopicPlan): Promise<Record<Kind, Figure
   await causeway.cli('mirror', 'create', plan.topic, '--link', 'bench');
   await causeway.cli('mirror', 'pause', plan.topic);
   const bytes = await loadTopic(source, plan);
-  const sink = await plainSink(bytes, path.join(directory, 'sink'));
+  const file = path.join(directory, 'sink');
+  preparePageCache(bytes, file);
+  const sink = await plainSink(bytes, file);
+  await rm(file);
+  preparePageCache(bytes, file);
   const copied = await mirror(stage, plan, bytes);
   await causeway.cli('mirror', 'delete', plan.topic, '--yes');
   return {

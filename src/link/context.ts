@@ -53,7 +53,7 @@ export interface LinkLimits {
 
 export const defaultLinkLimits: LinkLimits = {
   fetchBytesMax: 8 * 1024 * 1024,
-  fetchPartitionBytesMax: 1024 * 1024,
+  fetchPartitionBytesMax: 4 * 1024 * 1024,
   fetchWaitMs: 500,
   sourceWatchMs: 2_000,
   shellWatchMs: 3_000,

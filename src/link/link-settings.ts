@@ -77,7 +77,7 @@ export const linkSettingDefaults: Readonly<Record<string, string>> = {
   'reconnect.backoff.ms': '50',
   'reconnect.backoff.max.ms': '1000',
   'connections.max.idle.ms': '600000',
-  'replica.fetch.max.bytes': '1048576',
+  'replica.fetch.max.bytes': '4194304',
   'replica.fetch.response.max.bytes': '8388608',
   'replica.fetch.wait.max.ms': '500',
 };

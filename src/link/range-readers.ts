@@ -5,10 +5,12 @@ import type { ByteThrottle } from './byte-throttle.ts';
 import type { LinkClock } from './context.ts';
 import type { FetcherSettings } from './fetcher.ts';
 import type { PartitionFeed } from './partition-feed.ts';
-import { RangeReader } from './range-reader.ts';
+import { RangeReader, type RangeSettings } from './range-reader.ts';
 import { endOfEpoch } from './range-requests.ts';
 import type { FeedLink } from './source-link.ts';
 
+/** Smaller than a fetcher's answers may be: a window of few large ranges does not fill a line. */
+const rangeBytesMax = 1024 * 1024;
 /** Each holds as many bytes as a fetcher's answer may have. */
 const readersMax = 4;
 /** A way there and back that takes so long is worth not to be waited for. */
@@ -55,8 +57,8 @@ export class RangeReaders {
     if (offsets <= 0n || feed.leaderEpoch < 0 || feed.isReadNear || feed.isSuspended) return;
     const bytesPerOffset = bytes / Number(offsets);
     const backlogBytes = Number(highWatermark - end) * bytesPerOffset;
-    const { partitionBytesMax } = this.#parts.settings();
-    if (bytes < partitionBytesMax / 2 || backlogBytes < answersMin * partitionBytesMax) return;
+    const { chunkBytes } = this.#settings();
+    if (bytes < chunkBytes / 2 || backlogBytes < answersMin * chunkBytes) return;
     if (!this.#isFar(feed)) return;
     const lane = this.#lanes.pop();
     if (lane === undefined) return;
@@ -72,6 +74,12 @@ export class RangeReaders {
         link.reassign(feed);
       }
     });
+  }
+
+  #settings(): RangeSettings {
+    const { partitionBytesMax, bytesMax, bytesPerSecond } = this.#parts.settings();
+    const chunkBytes = Math.min(partitionBytesMax, rangeBytesMax);
+    return { chunkBytes, windowBytes: bytesMax, bytesPerSecond };
   }
 
   #isFar(feed: PartitionFeed): boolean {
@@ -106,10 +114,7 @@ export class RangeReaders {
     const { highWatermark, bytesPerOffset } = at;
     return new RangeReader({
       ...this.#parts,
-      settings: () => {
-        const { partitionBytesMax, bytesMax, bytesPerSecond } = this.#parts.settings();
-        return { chunkBytes: partitionBytesMax, windowBytes: bytesMax, bytesPerSecond };
-      },
+      settings: () => this.#settings(),
       feed,
       lane: `ranges-${this.#parts.link.name}-${at.lane}`,
       highWatermark,
