@@ -6,6 +6,7 @@ import { benchGateway } from './gateway.ts';
 import { benchGroups } from './groups.ts';
 import { benchIdle } from './idle.ts';
 import { benchInterruption } from './interruption.ts';
+import { benchLag } from './lag.ts';
 import { benchMirror } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
 import { benchServe } from './serve.ts';
@@ -14,6 +15,7 @@ const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchR
   mirror: benchMirror,
   distance: benchDistance,
   idle: benchIdle,
+  lag: benchLag,
   serve: benchServe,
   gateway: benchGateway,
   failover: benchFailover,
