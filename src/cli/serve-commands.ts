@@ -22,8 +22,8 @@ async function readConfig(context: CommandContext, file: string): Promise<Causew
     return await loadConfig(file, context.io.environment);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    for (const problem of error.problems.slice(1)) context.io.error(`causeway: ${problem}\n`);
-    throw new CliError(ExitCode.failed, error.problems[0] ?? 'the configuration is wrong');
+    for (const problem of error.problems.slice(0, -1)) context.io.error(`causeway: ${problem}\n`);
+    throw new CliError(ExitCode.failed, error.problems.at(-1) ?? 'the configuration is wrong');
   }
 }
 

@@ -59,17 +59,21 @@ interface SchemaNode {
   readonly properties?: Readonly<Record<string, SchemaNode>>;
 }
 
-/** `"9092"` where a number belongs (the usual result of `${PORT}`) becomes the number. */
-function convertNumbers(schema: SchemaNode, value: unknown): unknown {
+/**
+ * `"9092"` where a number belongs (the usual result of `${PORT}`) becomes the number, `"true"` where
+ * a switch belongs the switch.
+ */
+function convertTexts(schema: SchemaNode, value: unknown): unknown {
   if (schema.type === 'integer' && typeof value === 'string' && /^\d{1,15}$/.test(value)) {
     return Number(value);
   }
+  if (schema.type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true';
   if (!isObject(value) || schema.properties === undefined) return value;
   const { properties } = schema;
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => {
       const node = properties[key];
-      return [key, node === undefined ? inner : convertNumbers(node, inner)];
+      return [key, node === undefined ? inner : convertTexts(node, inner)];
     }),
   );
 }
@@ -80,7 +84,22 @@ function parseYaml(text: string): unknown {
     const lines = document.errors.map((error) => error.message.split('\n')[0] ?? 'not YAML');
     throw new ConfigError(lines.map((line) => `not valid YAML: ${line.replace(/:$/, '')}`));
   }
-  return document.toJS({ maxAliasCount: 50 });
+  try {
+    const tree: unknown = document.toJS({ maxAliasCount: 50 });
+    if (!isEndless(tree)) return tree;
+  } catch (error) {
+    // An alias without an anchor, or more of them than a configuration needs.
+    if (!(error instanceof ReferenceError)) throw error;
+    throw new ConfigError([`not valid YAML: ${error.message}`]);
+  }
+  throw new ConfigError(['not valid YAML: an alias stands inside of what it stands for']);
+}
+
+/** Whether a part holds itself. */
+function isEndless(value: unknown, around: readonly unknown[] = []): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (around.includes(value)) return true;
+  return Object.values(value).some((inner) => isEndless(inner, [...around, value]));
 }
 
 /** Runs a value parser; its complaint becomes a problem with the path. */
@@ -125,6 +144,21 @@ function checkPorts(
   }
 }
 
+/** Topics of Kafka's own, which must be none of ours: ours begin with `__NAME_`. */
+const topicsOfKafka = [
+  '__cluster_metadata',
+  '__consumer_offsets',
+  '__remote_log_metadata',
+  '__share_group_state',
+  '__transaction_state',
+];
+
+function checkName(name: string, problems: Problem[]): void {
+  const taken = topicsOfKafka.find((topic) => topic.startsWith(`__${name}_`));
+  if (taken === undefined) return;
+  problems.push({ path: 'name', message: `"${name}" would make Kafka's own topic ${taken} ours` });
+}
+
 /** Kafka client settings as given, without those that have a field of their own. */
 function clientSettings(file: ConfigFile): Record<string, string> {
   const settings: Record<string, string> = {};
@@ -138,6 +172,7 @@ function clientSettings(file: ConfigFile): Record<string, string> {
 
 function build(file: ConfigFile, problems: Problem[]): CausewayConfig | undefined {
   const { destination, gateway, storage } = file;
+  checkName(file.name, problems);
   const servers = attempt(problems, 'destination.bootstrap.servers', () =>
     parseServers(destination['bootstrap.servers']),
   );
@@ -202,7 +237,7 @@ export function parseConfig(text: string, environment: Environment): CausewayCon
   const tree = substituteEnvironment(parsed, environment, problems);
   if (isObject(tree)) takeOutUnsupported(tree, problems);
   const schema: TSchema = fileSchema;
-  const value = Default(schema, convertNumbers(fileSchema as SchemaNode, tree));
+  const value = Default(schema, convertTexts(fileSchema as SchemaNode, tree));
   const shape = schemaProblems(schema, value);
   if (shape.length > 0) fail([...problems, ...shape]);
   const config = build(value as ConfigFile, problems);

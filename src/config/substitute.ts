@@ -15,7 +15,8 @@ function substituteText(
 ): string {
   return text.replaceAll(reference, (whole, name: string) => {
     if (!legalName.test(name)) {
-      problems.push({ path, message: `"${whole}" is not of the form \${NAME}` });
+      // Not repeated: it may be a piece of a password.
+      problems.push({ path, message: `what follows "\${" is not of the form \${NAME}` });
       return whole;
     }
     const value = environment[name];

@@ -293,3 +293,53 @@ test('broken YAML and files that are no mapping are refused', () => {
 test('a missing file is named', async () => {
   await assert.rejects(loadConfig('/nonexistent/causeway.yaml', {}), /cannot read \/nonexistent/);
 });
+
+test('R18: aliases that lead nowhere, to themselves or to too much are told of', () => {
+  assert.deepEqual(problemsOf('a: &x\n  b: *x\n'), [
+    'not valid YAML: an alias stands inside of what it stands for',
+  ]);
+  assert.match(problemsOf('a: *nowhere\n').join(), /^not valid YAML: Unresolved alias .*nowhere$/);
+  const levels = Array.from({ length: 8 }, (_, level) => {
+    const items = Array.from({ length: 10 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
+    return `a${level}: &l${level} [${items.join(', ')}]\n`;
+  });
+  assert.match(problemsOf(levels.join('')).join(), /^not valid YAML: Excessive alias count/);
+});
+
+test('an alias that means something is replaced', () => {
+  const text = minimal.replace('/var/lib/causeway', '&d /var/lib/causeway');
+  assert.equal(parseConfig(text, {}).storage.directory, '/var/lib/causeway');
+  const named = `name: &n kafka.example.com\n${minimal.replace('kafka.example.com', '*n')}`;
+  assert.equal(parseConfig(named, {}).gateway.advertise, 'kafka.example.com');
+});
+
+test("a name that makes one of Kafka's own topics ours is refused", () => {
+  for (const [name, topic] of [
+    ['transaction', '__transaction_state'],
+    ['consumer', '__consumer_offsets'],
+    ['share', '__share_group_state'],
+    ['share_group', '__share_group_state'],
+    ['remote_log', '__remote_log_metadata'],
+  ]) {
+    assert.deepEqual(problemsOf(`name: ${name}\n${minimal}`), [
+      `name: "${name}" would make Kafka's own topic ${topic} ours`,
+    ]);
+  }
+  assert.equal(parseConfig(`name: consumers\n${minimal}`, {}).name, 'consumers');
+});
+
+test('a switch may come from the environment', () => {
+  const text = `${minimal}admin:\n  partitionMetrics: ${variable('PARTITIONS')}\n`;
+  assert.equal(parseConfig(text, { PARTITIONS: 'false' }).admin.partitionMetrics, false);
+  assert.deepEqual(problemsOf(text, { PARTITIONS: 'no' }), [
+    'admin.partitionMetrics: must be boolean',
+  ]);
+});
+
+test('R17: a password that looks like a reference is not repeated', () => {
+  const [open, rest] = ['${', 'hunter-2}'];
+  const text = minimal.replace('gateway:', `  ssl.key.password: "${open}${rest}"\ngateway:`);
+  const problems = problemsOf(text).join();
+  assert.match(problems, /^destination\.ssl\.key\.password: what follows/);
+  assert.doesNotMatch(problems, /hunter/);
+});
