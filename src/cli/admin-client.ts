@@ -36,6 +36,11 @@ function userName(): string {
   }
 }
 
+/** A header holds no other characters. */
+function actor(): string {
+  return `${userName()}@${os.hostname()}`.replaceAll(/[^\x21-\x7e]/g, '?');
+}
+
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export class AdminClient {
@@ -46,6 +51,11 @@ export class AdminClient {
     const withScheme = /^[a-z]+:\/\//.test(url) ? url : `http://${url}`;
     if (!URL.canParse(withScheme) || !/^https?:/.test(withScheme)) {
       throw new CliError(ExitCode.usage, `"${url}" is not a URL of the admin API`);
+    }
+    const { username, password, search, hash } = new URL(withScheme);
+    if (username + password + search + hash !== '') {
+      const message = 'the URL of the admin API has a host, a port and a path, and nothing else';
+      throw new CliError(ExitCode.usage, message);
     }
     this.#base = withScheme.replace(/\/+$/, '');
   }
@@ -59,9 +69,7 @@ export class AdminClient {
     for (const [name, value] of Object.entries(options.query ?? {})) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
-    const headers: Record<string, string> = {
-      'x-causeway-actor': `${userName()}@${os.hostname()}`,
-    };
+    const headers: Record<string, string> = { 'x-causeway-actor': actor() };
     if (options.body !== undefined) headers['content-type'] = 'application/json';
     let response: Response;
     let text: string;
@@ -82,9 +90,9 @@ export class AdminClient {
   }
 
   /** GET of our own API under /causeway/v1. */
-  async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  async get<T extends object>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
     const options = signal === undefined ? { query } : { query, signal };
-    return JSON.parse(await this.#fetch('GET', `/causeway/v1${path}`, options)) as T;
+    return this.#parsed<T>(await this.#fetch('GET', `/causeway/v1${path}`, options));
   }
 
   getText(path: string): Promise<string> {
@@ -103,6 +111,18 @@ export class AdminClient {
     throw new CliError(ExitCode.failed, messageOf(await response.text(), response.status));
   }
 
+  /** Something else may listen at that address, and be content with any path. */
+  #parsed<T extends object>(text: string): T {
+    try {
+      const parsed: unknown = JSON.parse(text);
+      if (typeof parsed === 'object' && parsed !== null) return parsed as T;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    const message = `what answers at ${this.#base} is not the admin API of Causeway`;
+    throw new CliError(ExitCode.failed, message);
+  }
+
   #unreachable(error: unknown): CliError {
     const hint = 'is the proxy running, and is --url or CAUSEWAY_URL right?';
     return new CliError(
@@ -111,8 +131,13 @@ export class AdminClient {
     );
   }
 
-  async post<T>(path: string, body: unknown, query: Query = {}): Promise<T> {
-    return JSON.parse(await this.#fetch('POST', `/causeway/v1${path}`, { query, body })) as T;
+  async post<T extends object>(path: string, body: unknown, query: Query = {}): Promise<T> {
+    return this.#parsed<T>(await this.#fetch('POST', `/causeway/v1${path}`, { query, body }));
+  }
+
+  /** For what is answered without a body. */
+  async order(path: string, body: unknown): Promise<void> {
+    await this.#fetch('POST', `/causeway/v1${path}`, { body });
   }
 
   async delete(path: string, query: Query = {}): Promise<void> {
@@ -131,8 +156,8 @@ export class AdminClient {
 
   async #findCluster(): Promise<string> {
     const text = await this.#fetch('GET', '/kafka/v3/clusters', {});
-    const { data } = JSON.parse(text) as { data: { cluster_id: string }[] };
-    const [cluster] = data;
+    const { data } = this.#parsed<{ data?: { cluster_id: string }[] }>(text);
+    const [cluster] = data ?? [];
     if (cluster === undefined) throw new CliError(ExitCode.failed, 'the proxy names no cluster');
     return `/kafka/v3/clusters/${encodeURIComponent(cluster.cluster_id)}`;
   }

@@ -1,8 +1,7 @@
 // `causeway mirror export-tail TOPIC --to FILE`: what the source has and the switched topic has
 // not, as JSON lines. Owns the file: it is there under its name only when it is complete, and none
 // is overwritten.
-import { createWriteStream } from 'node:fs';
-import { access, link, rm } from 'node:fs/promises';
+import { access, link, open, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { CommandContext } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
@@ -30,14 +29,18 @@ export async function exportTail(
       yield chunk;
     }
   }
+  let isOurs = false;
   try {
-    await pipeline(counted, createWriteStream(part, { flags: 'wx' }));
+    const file = await open(part, 'wx');
+    isOurs = true;
+    await pipeline(counted, file.createWriteStream());
     await link(part, to);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new CliError(ExitCode.failed, `the tail of ${topic} was not exported: ${reason}`);
   } finally {
-    await rm(part, { force: true });
+    // Another export may be writing to one that was there already.
+    if (isOurs) await rm(part, { force: true });
   }
   context.done({ topic, file: to, lines: count }, `${count} lines of ${topic} are in ${to}.`);
 }

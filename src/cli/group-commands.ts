@@ -77,9 +77,9 @@ async function handOver(
     deadline === undefined ? {} : { deadlineMs: parseDurationMs('--deadline', deadline) };
   const isDry = options.dryRun === true;
   const query = isDry ? { validateOnly: true } : {};
+  const askedMs = typeof wait === 'string' ? parseDurationMs('--wait', wait) : undefined;
   let answer = await context.client.post<HandoverAnswer>(path, body, query);
-  const untilDecided = answer.deadlineTimeMs - Date.now() + afterDeadlineMs;
-  const waitMs = typeof wait === 'string' ? parseDurationMs('--wait', wait) : untilDecided;
+  const waitMs = askedMs ?? answer.deadlineTimeMs - Date.now() + afterDeadlineMs;
   const endMs = context.io.now() + (wait === false || isDry ? 0 : waitMs);
   while (answer.state === 'WAITING' && context.io.now() < endMs) {
     await context.io.pause(pollIntervalMs);

@@ -37,7 +37,10 @@ export interface CliIo {
   ask(question: string): Promise<string>;
   /** All of standard input. */
   readInput(): Promise<string>;
-  /** Fires when the user wants to stop (Ctrl-C) a command that follows something. */
+  /**
+   * Fires when the user wants to stop (Ctrl-C) a command that follows something. Only read by such
+   * a command: whoever has read it has to end by itself.
+   */
   readonly interrupted: AbortSignal;
   pause(ms: number): Promise<void>;
   /** Monotonic milliseconds. */

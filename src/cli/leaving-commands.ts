@@ -97,7 +97,7 @@ async function detach(
 }
 
 async function unfence(context: CommandContext, topic: string): Promise<void> {
-  await context.client.post(`/mirrors/${encodeURIComponent(topic)}/unfence`, {});
+  await context.client.order(`/mirrors/${encodeURIComponent(topic)}/unfence`, {});
   context.done({ topic, unfenced: true }, `The source of ${topic} is not fenced any more.`);
 }
 

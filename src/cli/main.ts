@@ -74,7 +74,5 @@ export async function runWith(argv: readonly string[], io: CliIo): Promise<numbe
 }
 
 export async function run(argv: string[]): Promise<number> {
-  const io = processIo();
-  if (argv.includes('events')) io.catchInterrupt();
-  return runWith(argv, io);
+  return runWith(argv, processIo());
 }

@@ -4,11 +4,6 @@ import { createInterface } from 'node:readline/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CliIo } from './io.ts';
 
-export interface ProcessIo extends CliIo {
-  /** Makes Ctrl-C fire `interrupted` instead of ending the process. */
-  catchInterrupt(): void;
-}
-
 async function readAll(): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk));
@@ -24,8 +19,16 @@ async function ask(question: string): Promise<string> {
   }
 }
 
-export function processIo(): ProcessIo {
+/** From now on Ctrl-C fires the signal instead of ending the process. */
+function catchInterrupt(): AbortSignal {
   const interrupt = new AbortController();
+  process.once('SIGINT', () => interrupt.abort());
+  process.once('SIGTERM', () => interrupt.abort());
+  return interrupt.signal;
+}
+
+export function processIo(): CliIo {
+  let interrupted: AbortSignal | undefined;
   return {
     out: (text) => void process.stdout.write(text),
     error: (text) => void process.stderr.write(text),
@@ -33,14 +36,13 @@ export function processIo(): ProcessIo {
     isInteractive: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask,
     readInput: readAll,
-    interrupted: interrupt.signal,
+    get interrupted() {
+      interrupted ??= catchInterrupt();
+      return interrupted;
+    },
     pause: async (ms) => {
       await delay(ms);
     },
     now: () => performance.now(),
-    catchInterrupt: () => {
-      process.once('SIGINT', () => interrupt.abort());
-      process.once('SIGTERM', () => interrupt.abort());
-    },
   };
 }

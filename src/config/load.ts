@@ -60,8 +60,8 @@ interface SchemaNode {
 }
 
 /**
- * `"9092"` where a number belongs (the usual result of `${PORT}`) becomes the number, `"true"` where
- * a switch belongs the switch.
+ * `"9092"` where a number belongs (the usual result of `${PORT}`) becomes the number, `"true"`
+ * where a switch belongs the switch.
  */
 function convertTexts(schema: SchemaNode, value: unknown): unknown {
   if (schema.type === 'integer' && typeof value === 'string' && /^\d{1,15}$/.test(value)) {
