@@ -54,6 +54,8 @@ type Reasons = ReadonlyMap<string, readonly Blocking[]>;
 
 interface Run {
   readonly names: readonly string[];
+  /** Which promotion of them it is: one that was taken back and asked for again is another. */
+  readonly attempt: string;
   reasons: Reasons;
   readonly quiet: ReadonlyMap<string, SourceQuiet>;
   readonly signal: Signal;
@@ -85,13 +87,19 @@ export class Promotions {
 
   /** The record is PENDING_STOPPED for a promotion: goes on with it. Idempotent. */
   start(topic: string): void {
-    if (this.#runs.has(topic) || this.#isClosed) return;
     const record = this.#parts.changes.record(topic);
-    if (record === undefined || !isPromoting(record)) return;
+    if (record === undefined || !isPromoting(record) || this.#isClosed) return;
+    const attempt = attemptOf(record);
+    if (this.#runs.get(topic)?.attempt === attempt) return;
     const names = this.#setOf(record).map(({ name }) => name);
+    const before = names.flatMap((name) => this.#runs.get(name) ?? []);
+    // Those of an earlier attempt look at once, end, and begin this one.
+    for (const run of before) run.signal.notify();
+    if (before.length > 0) return;
     const { clock } = this.#parts.context;
     const run: Run = {
       names,
+      attempt,
       reasons: new Map(),
       quiet: new Map(names.map((name) => [name, new SourceQuiet(clock)])),
       signal: new Signal(),
@@ -106,7 +114,16 @@ export class Promotions {
       .finally(() => {
         for (const name of names) this.#runs.delete(name);
         this.#setPhase(run, null);
+        this.#startNext(run);
       });
+  }
+
+  /** Attempts at the same topics that were asked for while the run was ending. */
+  #startNext({ names, attempt }: Run): void {
+    for (const name of names) {
+      const record = this.#parts.changes.record(name);
+      if (record !== undefined && attemptOf(record) !== attempt) this.start(name);
+    }
   }
 
   /** Promotions that a restart has interrupted. */
@@ -127,10 +144,9 @@ export class Promotions {
   async cancel(topic: string, audit: { actor: string; why: string }): Promise<void> {
     const record = this.#parts.changes.record(topic);
     if (record === undefined) return;
-    await this.#cancel(
-      this.#setOf(record).map(({ name }) => name),
-      audit,
-    );
+    const names = this.#setOf(record).map(({ name }) => name);
+    await this.#cancel({ names, attempt: attemptOf(record) }, audit);
+    for (const name of names) this.#runs.get(name)?.signal.notify();
   }
 
   #setPhase(run: Run, phase: TopicPhase | null): void {
@@ -150,10 +166,20 @@ export class Promotions {
     );
   }
 
-  async #cancel(names: readonly string[], audit: { actor: string; why: string }): Promise<void> {
+  /** The records that are still of this attempt. */
+  #recordsOf({ names, attempt }: Pick<Run, 'names' | 'attempt'>): readonly TopicRecord[] {
+    return names
+      .flatMap((name) => this.#parts.changes.record(name) ?? [])
+      .filter((record) => isPromoting(record) && attemptOf(record) === attempt);
+  }
+
+  async #cancel(
+    run: Pick<Run, 'names' | 'attempt'>,
+    audit: { actor: string; why: string },
+  ): Promise<void> {
     const { changes } = this.#parts;
-    await changes.locks.run(names, async () => {
-      const before = names.flatMap((name) => changes.record(name) ?? []).filter(isPromoting);
+    await changes.locks.run(run.names, async () => {
+      const before = this.#recordsOf(run);
       const after = before.map((record) => changes.next(record, 'cancel'));
       await changes.commit(after.map((put) => ({ put })));
       for (const [index, record] of before.entries()) {
@@ -196,15 +222,14 @@ export class Promotions {
 
   /** Null: it is over, by its deadline or because one of the set has left it. */
   async #stillWanted(run: Run): Promise<readonly TopicRecord[] | null> {
-    const { context, changes } = this.#parts;
-    const records = run.names.flatMap((name) => changes.record(name) ?? []).filter(isPromoting);
+    const { context } = this.#parts;
+    const records = this.#recordsOf(run);
     const [first] = records;
     if (first === undefined) return null;
-    const names = records.map(({ name }) => name);
     const wanted = first.stopping?.atomic?.count ?? 1;
     if (records.length < wanted) {
       const why = `${wanted - records.length} of the ${wanted} topics that go together have left`;
-      await this.#cancel(names, { actor: 'causeway', why });
+      await this.#cancel(run, { actor: 'causeway', why });
       return null;
     }
     if (context.clock.unixMs() < (first.stopping?.deadlineTimeMs ?? 0)) return records;
@@ -213,7 +238,7 @@ export class Promotions {
     );
     const cause = reasons.slice(0, topicsNamed).join('; ') || 'no time left';
     const why = `promotion not finished by its deadline: ${cause}`;
-    await this.#cancel(names, { actor: 'causeway', why });
+    await this.#cancel(run, { actor: 'causeway', why });
     return null;
   }
 
@@ -275,7 +300,7 @@ export class Promotions {
     return changes.locks.run(run.names, async () => {
       const members = run.names.flatMap((name) => topics.byName(name) ?? []);
       const isWhole = members.length === run.names.length;
-      if (!isWhole || !members.every(({ record }) => isPromoting(record))) return new Map();
+      if (!isWhole || this.#recordsOf(run).length < members.length) return new Map();
       context.state.lease.check();
       const untilMs = context.clock.monotonicMs() + context.limits.switchMaxMs;
       this.#setPhase(run, 'SWITCHING');
@@ -393,6 +418,11 @@ async function within(
 
 export function isPromoting(record: TopicRecord): boolean {
   return record.state === 'PENDING_STOPPED' && record.stopping?.command === 'promote';
+}
+
+/** The same for all of a set. */
+function attemptOf({ stopping, stateTimeMs }: TopicRecord): string {
+  return stopping?.atomic?.id ?? `${stateTimeMs}/${stopping?.deadlineTimeMs ?? -1}`;
 }
 
 function reasonOf(error: ClusterError | StateError): Blocking {

@@ -146,6 +146,28 @@ test('a set that lost a member goes back as a whole, also after a restart', asyn
   assert.match(told?.message ?? '', /1 of the 3 topics that go together have left/);
 });
 
+test('a set that was taken back and asked for again with more topics goes by its own count', async (t) => {
+  const world = await scene(
+    t,
+    [0, 1, 2].map((index) => pending(index, { id: 'all', count: 3 })),
+  );
+  const again = [0, 1, 2].flatMap((index) => world.state.topics.get(`t${index}`) ?? []);
+  const two = { id: 'two', count: 2 };
+  world.state.apply([{ put: pending(0, two) }, { put: pending(1, two) }]);
+  world.source.ends.set('t1/0', 5n);
+  world.promotions.start('t0');
+  await until('the lag', () => world.codes('t1').includes('MIRROR_LAG'));
+  // Taken back, and asked for again before the run of the first attempt has looked once more.
+  await world.promotions.cancel('t0', { actor: 'test', why: 'one was left out' });
+  const cancelled = world.state.commits.length;
+  world.source.ends.set('t1/0', 2n);
+  world.state.apply(again.map((put) => ({ put })));
+  for (const name of ['t0', 't1']) world.promotions.start(name);
+  await until('an end', () => world.state.commits.length > cancelled);
+  const states = ['t0', 't1', 't2'].map((name) => world.stateOf(name));
+  assert.deepEqual(states, ['STOPPED', 'STOPPED', 'STOPPED'], 'by one transaction');
+});
+
 test('the deadline takes a set back and says what was in the way', async (t) => {
   const atomic = { id: 'set', count: 2 };
   const world = await scene(t, [pending(0, atomic, 700), pending(1, atomic, 700)]);
