@@ -41,6 +41,8 @@ export interface WriteResult {
   readonly problems: readonly TaskProblem[];
   /** Partitions whose offsets were written, renewals included. */
   readonly written: number;
+  /** Groups whose offsets were to be compared and are not: their coordinator is not to be had. */
+  readonly postponed: ReadonlySet<string>;
 }
 
 /** What a round would do with one offset. */
@@ -68,6 +70,7 @@ interface Work extends Due {
 interface Round {
   readonly options: WriteOptions;
   readonly problems: TaskProblem[];
+  readonly postponed: Set<string>;
   written: number;
 }
 
@@ -78,6 +81,8 @@ export class GroupWriter {
   readonly #entries = new GroupEntries();
   readonly #withMembers: GroupsWithMembers;
   readonly #liveUntilMs = new Map<string, number>();
+  /** Since when a group is postponed round after round. */
+  readonly #postponedSinceMs = new Map<string, number>();
 
   constructor(parts: { context: LinkContext; retentionMs: number }) {
     this.#context = parts.context;
@@ -110,6 +115,7 @@ export class GroupWriter {
   retain(wanted: ReadonlyMap<string, readonly SourceCommit[]>): void {
     for (const group of this.#entries.retain(wanted)) {
       this.#liveUntilMs.delete(group);
+      this.#postponedSinceMs.delete(group);
       this.#coordinators.forget(group);
     }
   }
@@ -119,7 +125,7 @@ export class GroupWriter {
     wanted: ReadonlyMap<string, readonly SourceCommit[]>,
     options: WriteOptions,
   ): Promise<WriteResult> {
-    const round: Round = { options, problems: [], written: 0 };
+    const round: Round = { options, problems: [], postponed: new Set(), written: 0 };
     const due: Due[] = [];
     for (const [group, commits] of wanted) {
       if (this.isLive(group)) continue;
@@ -127,6 +133,7 @@ export class GroupWriter {
       if (changed.length > 0) due.push({ group, commits: changed });
     }
     if (due.length === 0) return round;
+    for (const { group } of due) round.postponed.add(group);
     const { groupRecheckMs } = this.#context.limits;
     if (!(await this.#withMembers.refresh(groupRecheckMs))) {
       round.problems.push({ code: 'INTERNAL_ERROR', message: this.#withMembers.problem });
@@ -135,7 +142,26 @@ export class GroupWriter {
     await this.#eachRead(due, options, async (works) => {
       await forEachLimited(works, requestsInFlight, (work) => this.#one(work, round));
     });
+    this.#notePostponed(due, round);
     return round;
+  }
+
+  /** A coordinator that moves is nothing to tell; one that stays away is. */
+  #notePostponed(due: readonly Due[], { postponed, problems }: Round): void {
+    const lasting: string[] = [];
+    for (const { group } of due) {
+      if (!postponed.has(group)) {
+        this.#postponedSinceMs.delete(group);
+        continue;
+      }
+      const sinceMs = this.#postponedSinceMs.get(group) ?? this.#nowMs;
+      this.#postponedSinceMs.set(group, sinceMs);
+      if (this.#nowMs - sinceMs >= this.#context.limits.sampleAgeMaxMs) lasting.push(group);
+    }
+    const [first] = lasting;
+    if (first === undefined) return;
+    const message = `the coordinators of ${lasting.length} groups ('${first}' first) do not answer`;
+    problems.push({ code: 'INTERNAL_ERROR', message });
   }
 
   /** What `write` would do with every offset. Changes nothing. @throws ClusterError */
@@ -210,7 +236,9 @@ export class GroupWriter {
       return;
     }
     const toCommit = this.#compare(group, { commits, actual, options });
-    if (toCommit.length === 0 || !options.mayAct()) return;
+    if (toCommit.length > 0 && !options.mayAct()) return;
+    round.postponed.delete(group);
+    if (toCommit.length === 0) return;
     const { destination } = this.#context;
     const errors = await commitGroup(destination, { group, nodeId }, toCommit);
     const written = toCommit.filter((offset) => errors.get(keyOf(offset)) === ErrorCode.NONE);
@@ -285,6 +313,7 @@ export class GroupWriter {
   #onReadError(group: string, code: number, round: Round): void {
     this.#coordinators.forget(group);
     if (movedCoordinatorErrors.has(code)) return;
+    round.postponed.delete(group);
     this.#entries.hold(group, 'error');
     round.problems.push(refusal(group, code, 'read'));
   }
@@ -305,6 +334,7 @@ export class GroupWriter {
     }
     if (movedCoordinatorErrors.has(first.code)) {
       this.#coordinators.forget(group);
+      round.postponed.add(group);
       return;
     }
     if (liveGroupErrors.has(first.code)) {

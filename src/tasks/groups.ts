@@ -104,9 +104,11 @@ export class GroupSync implements TaskWork {
   /** A whole round for one topic, with stable offsets only; what it returns stands in the way. */
   async finalRound(topic: string): Promise<readonly TaskProblem[]> {
     if (!this.isEnabled) return [];
-    const { problems } = await this.#sync({ topic, group: null, requireStable: true });
+    const query = { topic, group: null, requireStable: true };
+    const { problems, postponed } = await this.#sync(query);
     // A filter that matches nothing leaves nothing to be exact about.
-    return problems.filter(({ isHarmless }) => isHarmless !== true).slice(0, problemsMax);
+    const own = problems.filter(({ isHarmless }) => isHarmless !== true);
+    return [...own, ...unwritten(postponed)].slice(0, problemsMax);
   }
 
   /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
@@ -164,12 +166,13 @@ export class GroupSync implements TaskWork {
     readonly found: SourceFindings;
     readonly problems: readonly TaskProblem[];
     readonly written: number;
+    readonly postponed: ReadonlySet<string>;
   }> {
     await this.#readRetention();
     const found = await this.#source.read(query);
     this.#remember(found, query);
-    const { problems, written } = await this.#write(found.commits);
-    return { found, problems: [...found.problems, ...problems], written };
+    const { problems, written, postponed } = await this.#write(found.commits);
+    return { found, problems: [...found.problems, ...problems], written, postponed };
   }
 
   /** Only a round that has read everything says what is not there any more. */
@@ -223,6 +226,16 @@ function endOf(topic: MirrorTopic | undefined, { partition }: Commit): bigint | 
   const view = topic?.partition(partition);
   if (view === undefined) return null;
   return openNativeExtent(view.timeline)?.start ?? view.log?.visibleEnd ?? null;
+}
+
+/** A switch after which a group goes on from an older offset would not be exact. */
+function unwritten(postponed: ReadonlySet<string>): readonly TaskProblem[] {
+  const [first] = postponed;
+  if (first === undefined) return [];
+  const message =
+    `the last offsets of ${postponed.size} groups ('${first}' first) are not here yet: their ` +
+    'coordinators do not answer';
+  return [{ code: 'GROUPS_UNREADABLE', message }];
 }
 
 function planRow(planned: Planned, isLive: boolean): readonly TaskPlan['changes'][number][] {

@@ -23,6 +23,7 @@ import {
   createOffsetFetchResponsePartitions,
   createOffsetFetchResponseTopics,
 } from '../../../protocol/generated/offset-fetch-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
 import type { Api, Cluster } from '../../../src/cluster/cluster.ts';
 
 const broker = { nodeId: 1, host: 'fake', port: 1, rack: null };
@@ -45,6 +46,8 @@ export class FakeGroupCluster implements Cluster {
   readonly #retentionMs: number;
   /** What commits of a group are answered with. */
   readonly refusals = new Map<string, number>();
+  /** Groups that FindCoordinator has no answer for. */
+  readonly withoutCoordinator = new Set<string>();
   /** The longest time between two commits of an offset. */
   gapMaxMs = 0;
 
@@ -102,7 +105,9 @@ export class FakeGroupCluster implements Cluster {
 
   #coordinators(request: FindCoordinatorRequest): unknown {
     const coordinators = request.coordinatorKeys.map((key) =>
-      createCoordinator({ key, nodeId: broker.nodeId }),
+      this.withoutCoordinator.has(key)
+        ? createCoordinator({ key, nodeId: -1, errorCode: ErrorCode.COORDINATOR_NOT_AVAILABLE })
+        : createCoordinator({ key, nodeId: broker.nodeId }),
     );
     return createFindCoordinatorResponse({ coordinators });
   }

@@ -119,3 +119,28 @@ test('a right that is missing is named with the command that grants it', async (
     },
   ]);
 });
+
+describe('a group whose coordinator is not to be had', () => {
+  test('R6: is not taken for one that is in step', async () => {
+    const { cluster, round } = stage();
+    cluster.refusals.set('g', ErrorCode.NOT_COORDINATOR);
+    assert.deepEqual([...(await round('g', 5n)).postponed], ['g']);
+    cluster.refusals.clear();
+    cluster.withoutCoordinator.add('g');
+    assert.deepEqual([...(await round('g', 5n)).postponed], ['g']);
+    cluster.withoutCoordinator.clear();
+    assert.deepEqual([...(await round('g', 5n)).postponed], []);
+    assert.equal(cluster.committed('g', 't/0'), 5n);
+  });
+
+  test('R15: is a problem when that lasts, and none while a coordinator only moves', async () => {
+    const { cluster, round, wait } = stage();
+    cluster.withoutCoordinator.add('g');
+    assert.deepEqual((await round('g', 5n)).problems, []);
+    wait(defaultLinkLimits.sampleAgeMaxMs);
+    const [problem] = (await round('g', 5n)).problems;
+    assert.match(problem?.message ?? '', /coordinators of 1 groups \('g' first\) do not answer/);
+    cluster.withoutCoordinator.clear();
+    assert.deepEqual((await round('g', 5n)).problems, []);
+  });
+});
