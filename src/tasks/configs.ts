@@ -118,12 +118,18 @@ export class ConfigSync implements TaskWork {
 
   /** Mirrors whose shells are there; a paused one is left as it is. */
   #records(): readonly TopicRecord[] {
-    return [...this.#context.state.view.topics.values()].filter(
-      ({ link, state, topicId }) =>
-        link === this.#link.name &&
-        topicId !== null &&
-        (state === 'ACTIVE' || state === 'PENDING_STOPPED'),
-    );
+    return [...this.#context.state.view.topics.values()].filter((record) => this.#isKept(record));
+  }
+
+  #isKept({ link, state, topicId }: TopicRecord): boolean {
+    const isMirrored = state === 'ACTIVE' || state === 'PENDING_STOPPED';
+    return link === this.#link.name && topicId !== null && isMirrored;
+  }
+
+  /** Of the mirror that was examined: it may have been promoted since, or made anew. */
+  #isKeptStill({ name, topicId }: TopicRecord): boolean {
+    const now = this.#changes.record(name);
+    return now !== undefined && now.topicId === topicId && this.#isKept(now);
   }
 
   /** How the numbers of partitions differ; null when they do not, or the source's is unknown. */
@@ -183,8 +189,9 @@ export class ConfigSync implements TaskWork {
     const { destination, state } = this.#context;
     const { topics } = await destination.metadata([...due.keys()]);
     for (const { record } of examined) {
-      // Another topic under the shell's name is somebody else's.
-      if (topics.get(record.name)?.topicId !== record.topicId) due.delete(record.name);
+      // Another topic under the shell's name is somebody else's, and so is one that was promoted.
+      const isShell = topics.get(record.name)?.topicId === record.topicId;
+      if (!isShell || !this.#isKeptStill(record)) due.delete(record.name);
     }
     const done = new Set<string>();
     if (due.size === 0) return done;
