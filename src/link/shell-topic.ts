@@ -121,6 +121,14 @@ export async function deleteShell(
 ): Promise<void> {
   const info = (await destination.metadata([shell.name])).topics.get(shell.name);
   if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return;
+  if (info.errorCode !== ErrorCode.NONE && info.topicId !== shell.topicId) {
+    // Whose topic it is cannot be told, so nobody may take it for gone.
+    throw new LinkError(
+      'DESTINATION_REFUSED',
+      `Topic '${shell.name}' cannot be deleted: the destination answers ` +
+        errorName(info.errorCode),
+    );
+  }
   if (info.topicId !== shell.topicId) return;
   const response = await destination.send(
     { kind: 'controller' },
@@ -377,7 +385,7 @@ async function countRecords(
     const known = verified?.get(key) ?? 0n;
     let offset = known > start.offset ? known : start.offset;
     while (offset < nativeEnd) {
-      const { errorCode, records } = await fetchOnce(destination, {
+      const { errorCode, records, highWatermark } = await fetchOnce(destination, {
         topic: shell.name,
         topicId: shell.topicId,
         partition,
@@ -393,7 +401,12 @@ async function countRecords(
         offset = nextOffset(header);
         return undefined;
       });
-      if (offset === before) break;
+      if (offset > before) continue;
+      // A leader that is not there yet says nothing of what lies above; else it was all cleaned.
+      if (highWatermark < nativeEnd) {
+        throw unreadable(shell.name, partition, ErrorCode.OFFSET_NOT_AVAILABLE);
+      }
+      offset = nativeEnd;
     }
     if (count === 0) verified?.set(key, offset);
     found.set(partition, { count, start: start.offset });
