@@ -7,7 +7,7 @@ import {
   createListOffsetsRequest,
   createListOffsetsTopic,
 } from '../../protocol/generated/list-offsets-request.ts';
-import { ErrorCode, forEachBatch, zeroUuid } from '../../protocol/index.ts';
+import { ErrorCode, errorName, forEachBatch, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { partitionKey } from './fetch-session.ts';
@@ -175,13 +175,21 @@ const emptyFetch = {
   rackId: '',
 };
 
-/** Base offset of the batch that holds `offset` or follows it; null when there is none. */
+/**
+ * Base offset of the batch that holds `offset` or follows it; null when there is none.
+ * @throws ClusterError when the partition cannot be read now
+ */
 export async function firstBatchBase(
   cluster: Cluster,
   wanted: Omit<PeekedPartition, 'bytesMax'>,
 ): Promise<bigint | null> {
   // One byte still brings one whole batch.
-  const { records } = await fetchOnce(cluster, { ...wanted, bytesMax: 1 });
+  const { errorCode, records } = await fetchOnce(cluster, { ...wanted, bytesMax: 1 });
+  if (errorCode !== ErrorCode.NONE) {
+    const place = `${wanted.topic}-${wanted.partition} at offset ${wanted.offset}`;
+    const message = `${place} cannot be read now: ${errorName(errorCode)}`;
+    throw new ClusterError('UNREACHABLE', message, { maybeSent: false });
+  }
   let base: bigint | null = null;
   forEachBatch(records, (header) => {
     base = header.baseOffset;

@@ -1,0 +1,84 @@
+// Where a copy has to begin when the source's first offset lies inside a batch, and what an answer
+// with an error means for it: nothing is begun at an offset that no batch of the source fits to.
+//
+// Owns: a source whose partition starts at 150, inside the batch at 100. Refuses to know mirrors.
+// Invariant: the error of a Fetch is the test's to set.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  createFetchableTopicResponse,
+  createFetchResponse,
+  createPartitionData,
+} from '../../../protocol/generated/fetch-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
+import type { Api } from '../../../src/cluster/cluster.ts';
+import { systemClock } from '../../../src/link/context.ts';
+import { LagTracker } from '../../../src/link/lag.ts';
+import { resolveOutOfRange } from '../../../src/link/out-of-range.ts';
+import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import { sourceStarts } from '../../../src/link/start-offset.ts';
+import { FakeLink } from './fake-link.ts';
+import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
+
+class Cut extends FakeCluster {
+  errorCode: number = ErrorCode.NONE;
+
+  constructor() {
+    super();
+    this.starts.set('t/0', 150n);
+    this.ends.set('t/0', 300n);
+  }
+
+  override async send<Request, Response>(
+    target: unknown,
+    api: Api<Request, Response>,
+    request: unknown,
+  ): Promise<Response> {
+    if (api.name !== 'Fetch') return super.send(target, api, request);
+    const { errorCode } = this;
+    const records = errorCode === ErrorCode.NONE ? batch({ base: 100n, count: 100 }) : null;
+    const partitions = [createPartitionData({ errorCode, records, highWatermark: 300n })];
+    const responses = [createFetchableTopicResponse({ topic: 't', partitions })];
+    return createFetchResponse({ responses }) as Response;
+  }
+}
+
+const info = topicInfo('t', sourceId, [0]);
+
+test('a copy begins with the batch that holds the first offset', async () => {
+  assert.deepEqual(await sourceStarts(new Cut(), info), [{ start: 150n, base: 100n }]);
+});
+
+test('R10: no copy begins where a batch could not be looked at', async () => {
+  const source = new Cut();
+  source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
+  await assert.rejects(sourceStarts(source, info), {
+    name: 'ClusterError',
+    message: /t-0 at offset 150 cannot be read now: NOT_LEADER_OR_FOLLOWER/,
+  });
+});
+
+test('a start that has moved is followed only when its batch could be looked at', async (t) => {
+  const { storage } = await openTestStorage(t);
+  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  const source = new Cut();
+  const feed = new PartitionFeed({
+    topic: 't',
+    sourceTopic: 't',
+    sourceTopicId: sourceId,
+    partition: 0,
+    log,
+    lag: new LagTracker(0n, 0),
+    clock: systemClock,
+    isCompacted: () => false,
+  });
+  feed.follow(1, 0);
+  source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
+  await resolveOutOfRange(feed, new FakeLink(source), systemClock);
+  assert.deepEqual([log.logStart, feed.failures], [0n, 1], 'tried again later');
+  source.errorCode = ErrorCode.NONE;
+  await resolveOutOfRange(feed, new FakeLink(source), systemClock);
+  assert.deepEqual([log.logStart, feed.startOverride], [100n, 150n]);
+  await feed.append(batch({ base: 100n, count: 100 }));
+  assert.equal(log.end, 200n);
+});
