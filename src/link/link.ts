@@ -192,6 +192,8 @@ export class LinkRuntime implements FeedLink {
   forget(name: string): void {
     this.feeds.forget(name);
     this.#failing.delete(name);
+    this.#missing.clear(name);
+    this.#shrunk.clear(name);
   }
 
   /** Lets a topic be fetched again after `feeds.hold`. */
@@ -325,6 +327,10 @@ export class LinkRuntime implements FeedLink {
     const watched = [...this.#topics.all].filter(
       (topic) => topic.link === this.name && isFetching(topic.record.state),
     );
+    const watchedNames = new Set(watched.map(({ name }) => name));
+    for (const lasting of [this.#missing, this.#shrunk]) {
+      lasting.keep((name) => watchedNames.has(name));
+    }
     const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
     const metadata = await cluster.metadata(names);
     if (this.#isClosed || cluster !== this.#cluster) return;

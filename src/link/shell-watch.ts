@@ -29,6 +29,7 @@ export interface ShellWatchParts {
 
 export class ShellWatch {
   readonly #parts: ShellWatchParts;
+  /** By topic id: another shell of the same name has been gone for another time. */
   readonly #gone = new Lasting();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
@@ -71,21 +72,30 @@ export class ShellWatch {
     const records = [...context.state.view.topics.values()].filter(
       ({ topicId }) => topicId !== null,
     );
+    this.#forgetOthers(records);
     if (records.length === 0) return;
     const { topics } = await context.destination.metadata(records.map(({ name }) => name));
     const present: TopicRecord[] = [];
     for (const record of records) {
       const info = topics.get(record.name);
       if (isThere(record, info)) {
-        this.#gone.clear(record.name);
+        this.#gone.clear(record.topicId ?? '');
         if (isMirror(record.state)) present.push(record);
       } else if (isGone(record, info)) {
-        if (this.#gone.note(record.name, context.clock.monotonicMs(), goneLastsMs)) {
+        if (this.#gone.note(record.topicId ?? '', context.clock.monotonicMs(), goneLastsMs)) {
           await this.#onGone(record);
         }
       }
     }
     await this.#checkWritten(present.filter(({ state }) => state !== 'FAILED'));
+  }
+
+  #forgetOthers(records: readonly TopicRecord[]): void {
+    const ids = new Set(records.map(({ topicId }) => topicId));
+    this.#gone.keep((topicId) => ids.has(topicId));
+    for (const key of this.#verified.keys()) {
+      if (!ids.has(key.slice(0, key.lastIndexOf('/')))) this.#verified.delete(key);
+    }
   }
 
   async #onGone(record: TopicRecord): Promise<void> {

@@ -70,4 +70,9 @@ export class Lasting {
   clear(topic: string): void {
     this.#since.delete(topic);
   }
+
+  /** Forgets the others: while nobody looked at one, nobody knows that it lasted. */
+  keep(isWatched: (topic: string) => boolean): void {
+    for (const topic of this.#since.keys()) if (!isWatched(topic)) this.#since.delete(topic);
+  }
 }

@@ -71,3 +71,12 @@ test('only what lasts without a break counts', () => {
   assert.equal(lasting.note('orders', 250, 100), true);
   assert.equal(lasting.note('other', 250, 0), true);
 });
+
+test('what nobody looked at for a while has not lasted', () => {
+  const lasting = new Lasting();
+  lasting.note('orders', 0, 100);
+  lasting.note('other', 0, 100);
+  lasting.keep((topic) => topic === 'other');
+  assert.equal(lasting.note('orders', 500, 100), false);
+  assert.equal(lasting.note('other', 500, 100), true);
+});
