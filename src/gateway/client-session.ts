@@ -131,6 +131,11 @@ export class ClientSession implements VersionLearner {
     return this.#options.identity?.principal ?? null;
   }
 
+  /** No whole request has come. */
+  get isSilent(): boolean {
+    return this.#upstream === undefined && !this.#isBusy;
+  }
+
   get closed(): AbortSignal {
     return this.#closed.signal;
   }

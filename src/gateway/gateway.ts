@@ -23,7 +23,7 @@ import {
 } from './handler.ts';
 import { createHandlers, createInspectors } from './handler-table.ts';
 import { HeldBytes } from './held-bytes.ts';
-import { connectionsMax, partialRequestBytesMax } from './limits.ts';
+import { connectionsMax, partialRequestBytesMax, silentMsMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
 import { ReceiveBlocks } from './receive-blocks.ts';
@@ -53,6 +53,8 @@ export interface GatewayOptions {
   readonly instanceName?: string;
   readonly refreshIntervalMs?: number;
   readonly requestBytesMax?: number;
+  /** How long a client may stay without a request; default: `silentMsMax` of the limits. */
+  readonly silentMsMax?: number;
 }
 
 export type ConnectionFields = Readonly<Record<string, string | number | boolean | null>>;
@@ -114,6 +116,8 @@ class RunningGateway implements Gateway {
   readonly #ownTopics: OwnTopics;
   readonly #router: Router;
   readonly #sessions = new Set<ClientSession>();
+  /** Those that may still be silent, by when they came. */
+  readonly #newcomers = new Map<ClientSession, number>();
   readonly #intakeBudget = new IntakeBudget(partialRequestBytesMax);
   readonly #blocks = new ReceiveBlocks();
   readonly #budget: ConnectionBudget;
@@ -180,7 +184,10 @@ class RunningGateway implements Gateway {
     await this.#brokers.start(metadata.brokers);
     this.#isDestinationUp = true;
     const intervalMs = this.#options.refreshIntervalMs ?? refreshIntervalMsDefault;
-    this.#refreshTimer = setInterval(() => void this.#refresh(), intervalMs);
+    this.#refreshTimer = setInterval(() => {
+      this.#endSilent();
+      void this.#refresh();
+    }, intervalMs);
     this.#bypass.start();
   }
 
@@ -274,7 +281,18 @@ class RunningGateway implements Gateway {
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
     });
     this.#sessions.add(session);
+    this.#newcomers.set(session, this.#services.now());
     this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
+  }
+
+  /** A client that sends nothing has no connection behind it that a broker would end. */
+  #endSilent(): void {
+    const mostMs = this.#options.silentMsMax ?? silentMsMax;
+    const nowMs = this.#services.now();
+    for (const [session, cameMs] of this.#newcomers) {
+      if (!session.isSilent) this.#newcomers.delete(session);
+      else if (nowMs - cameMs >= mostMs) session.shutdown(`no request within ${mostMs} ms`);
+    }
   }
 
   /** By its certificate, where that is what the configuration says. */
@@ -318,6 +336,7 @@ class RunningGateway implements Gateway {
 
   #onClosed(role: ListenerRole, session: ClientSession, summary: SessionSummary): void {
     this.#sessions.delete(session);
+    this.#newcomers.delete(session);
     this.#bytesFromClosed += summary.bytesFromClient;
     this.#bytesToClosed += summary.bytesToClient;
     const { isFault, ...fields } = { ...summary, listener: describeRole(role) };

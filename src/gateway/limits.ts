@@ -58,6 +58,12 @@ export const receiveBytesMax = 256 * 1024 * 1024;
 /** Of each request so much is waited for before it is decided whether it passes unread. */
 export const requestHeadBytes = 1024;
 
+/**
+ * Of a client that has not sent one whole request: Kafka's connections.max.idle.ms. From then on a
+ * broker's own limit acts, because every connection has one behind it.
+ */
+export const silentMsMax = 10 * 60_000;
+
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;
 

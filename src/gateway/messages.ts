@@ -56,19 +56,21 @@ export function answer<Message extends object>(
 
 /**
  * A rewrite that decodes the response, lets `change` work on it, and encodes it again. `change`
- * says whether it changed anything; if not, the broker's own bytes go on.
+ * says whether it changed anything; if not, the broker's own bytes go on. `versionUpstream`: in
+ * which the broker was asked, when not in the client's; both have the same form of header.
  */
 export function rewriting<Message extends object>(
   header: RequestHeader,
   codec: MessageCodec<Message>,
   change: (message: Message) => boolean | Promise<boolean>,
+  versionUpstream = header.apiVersion,
 ): Rewrite {
   const { apiKey, apiVersion } = header;
   return (frame) => {
     const reader = new Reader(frame);
-    decodeResponseHeader(reader, apiKey, apiVersion);
+    decodeResponseHeader(reader, apiKey, versionUpstream);
     const headerBytes = reader.offset;
-    const message = codec.decode(reader, apiVersion);
+    const message = codec.decode(reader, versionUpstream);
     const finish = (isChanged: boolean): readonly Buffer[] => {
       if (!isChanged) return framed(frame, []);
       const writer = new Writer();

@@ -27,11 +27,15 @@ export interface VirtualBrokersOptions {
   onRefused?(role: ListenerRole, client: string, reason: string): void;
 }
 
+/** Of the ports from which on a start, and each new broker, is told of loudly. */
+const lowShare = 0.8;
+
 export class VirtualBrokers {
   readonly #options: VirtualBrokersOptions;
   readonly #listeners: Listener[] = [];
   /** Ports of all ids that ever were, also of brokers that are gone. */
   readonly #ports = new Map<number, number>();
+  #isLowTold = false;
   readonly #bound = new Set<number>();
   readonly #brokers = new Map<number, BrokerInfo>();
   /** Additions run one after another. */
@@ -54,6 +58,7 @@ export class VirtualBrokers {
       await this.#bind(config.bootstrapPort, { kind: 'bootstrap' });
       for (const nodeId of this.#ports.keys()) await this.#bindRecorded(nodeId);
       await this.#add([config.linkNodeId, ...brokers.map(({ nodeId }) => nodeId)]);
+      this.#tellWhenLow();
     } catch (error) {
       this.close();
       throw error;
@@ -190,6 +195,22 @@ export class VirtualBrokers {
       const message = `node ${nodeId} is served on port ${port}`;
       this.#options.events.info('node_port_bound', message, { node: nodeId, port });
     }
+    this.#tellWhenLow();
+  }
+
+  /** Loud while there is time: without a port a new broker cannot be served. */
+  #tellWhenLow(): void {
+    const { first, last } = this.#options.config.brokerPorts;
+    const usable = Array.from({ length: last - first + 1 }, (_, index) => first + index).filter(
+      (port) => this.#isInRange(port),
+    ).length;
+    const used = this.#ports.size;
+    if (this.#isLowTold || used < usable * lowShare) return;
+    this.#isLowTold = true;
+    const message =
+      `gateway.brokerPorts ${first}-${last}: ${used} of ${usable} ports have a node, ` +
+      'make the range larger before brokers are added';
+    this.#options.events.warn('broker_ports_low', message, { used, usable });
   }
 
   /** The lowest free port of the range; one that another program holds is passed over. */

@@ -46,6 +46,15 @@ const LATEST_TIERED = -5n;
 const EARLIEST_PENDING_UPLOAD = -6n;
 
 const leaderEpochFrom = 4;
+/** Of sentinels the first version that has them; brokers refuse them below it, and all others. */
+const sentinelsFrom: ReadonlyMap<bigint, number> = new Map([
+  [LATEST, 1],
+  [EARLIEST, 1],
+  [MAX_TIMESTAMP, 7],
+  [EARLIEST_LOCAL, 8],
+  [LATEST_TIERED, 9],
+  [EARLIEST_PENDING_UPLOAD, 11],
+]);
 
 const listOffsetsApi = apiOf(listOffsetsRequestCodec, listOffsetsResponseCodec);
 
@@ -108,6 +117,9 @@ async function resolve(
   const place = placeOf(topic, { partition, currentLeaderEpoch });
   if (place.kind === 'error') return { kind: 'done', answer: refuse(partition, place.errorCode) };
   if (place.kind === 'ordinary') return { kind: 'ask', ask, finish: (answer) => answer };
+  if (!isKnown(ask.timestamp, header.apiVersion)) {
+    return { kind: 'done', answer: refuse(partition, ErrorCode.UNSUPPORTED_VERSION) };
+  }
   const look: LookUp = {
     ask,
     readCommitted: request.isolationLevel === 1,
@@ -121,6 +133,12 @@ async function resolve(
     const errorCode = storageErrorCode(session.services, { topic, partition, log }, error);
     return { kind: 'done', answer: refuse(partition, errorCode) };
   }
+}
+
+function isKnown(timestamp: bigint, version: number): boolean {
+  if (timestamp >= 0n) return true;
+  const from = sentinelsFrom.get(timestamp);
+  return from !== undefined && version >= from;
 }
 
 interface LookUp {
@@ -150,15 +168,24 @@ async function inMirror(log: MirrorLog, look: LookUp): Promise<Outcome> {
       return done(look, { offset: end, leaderEpoch: log.visibleEpoch });
     case EARLIEST:
     case EARLIEST_LOCAL:
-      return done(look, { offset: log.logStart });
+      return done(look, earliest(log));
     case LATEST_TIERED:
     case EARLIEST_PENDING_UPLOAD:
       return done(look, null);
     default:
-      return timestamp < MAX_TIMESTAMP
-        ? { kind: 'done', answer: refuse(look.ask.partitionIndex, ErrorCode.UNSUPPORTED_VERSION) }
-        : done(look, await byTime(log, timestamp, end));
+      return done(look, await byTime(log, timestamp, end));
   }
+}
+
+/** With the epoch that the log begins in: consumers check later that it is still the same log. */
+function earliest(log: MirrorLog): Partial<TimestampOffset> {
+  let leaderEpoch = log.visibleEpoch;
+  while (leaderEpoch > 0) {
+    const before = log.epochEnd(leaderEpoch - 1);
+    if (before.epoch < 0 || before.endOffset <= log.logStart) break;
+    leaderEpoch = before.epoch;
+  }
+  return { offset: log.logStart, leaderEpoch };
 }
 
 async function byTime(
@@ -199,7 +226,7 @@ async function inBoth(
     return { kind: 'done', answer: refuse(ask.partitionIndex, errorCode) };
   }
   if (ask.timestamp === EARLIEST || ask.timestamp === EARLIEST_LOCAL) {
-    return log.logStart < native.start ? done(look, { offset: log.logStart }) : shell();
+    return log.logStart < native.start ? done(look, earliest(log)) : shell();
   }
   const found = await byTime(log, ask.timestamp, native.start);
   if (ask.timestamp === MAX_TIMESTAMP) return shell(found);

@@ -4,24 +4,27 @@
 //  * Mirrored, promoted and unsettled topics: see leader-presentation.ts. The controller id and the
 //    lists of replicas stay as they are.
 //  * A mirror of which only the intent is committed is never created by a client that asks for it
-//    by name: automatic creation is turned off in such a request (from version 4 on; older ones
-//    cannot say it).
+//    by name: automatic creation is turned off in such a request. Versions below 4 cannot say
+//    that: the broker is asked in version 4 for them.
 import {
+  encodeMetadataRequest,
   type MetadataRequest,
   metadataRequestCodec,
 } from '../../../protocol/generated/metadata-request.ts';
 import {
   createMetadataResponseBroker,
+  type MetadataResponse,
   metadataResponseCodec,
 } from '../../../protocol/generated/metadata-response.ts';
+import { encodeRequestFrame } from '../../../protocol/index.ts';
 import type { AdvertisedEpochs } from '../advertised-epochs.ts';
 import type { Handler, RequestContext } from '../handler.ts';
 import { presentLeaders } from '../leader-presentation.ts';
-import { decodeBody, requestWith, rewriting } from '../messages.ts';
+import { decodeBody, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
 
-const autoCreationCanBeDeniedFrom = 4;
+const canDenyCreationFrom = 4;
 
 export function createMetadataHandler(parts: {
   epochs: AdvertisedEpochs;
@@ -30,7 +33,10 @@ export function createMetadataHandler(parts: {
   const { epochs, ownTopics } = parts;
   return (context) => {
     const { services } = context.session;
-    const rewrite = rewriting(context.header, metadataResponseCodec, async (response) => {
+    const changed = withoutCreation(context);
+    const { apiVersion } = context.header;
+    const version = changed === null ? apiVersion : Math.max(apiVersion, canDenyCreationFrom);
+    const present = async (response: MetadataResponse): Promise<boolean> => {
       await advertiseNodes(services, response.brokers);
       for (const topic of response.topics) {
         ownTopics.learn(topic.name, topic.topicId);
@@ -41,19 +47,18 @@ export function createMetadataHandler(parts: {
         if (link !== undefined) response.brokers.push(createMetadataResponseBroker({ ...link }));
       }
       return true;
-    });
-    const changed = withoutCreation(context);
-    if (changed === null) return { kind: 'forward', rewrite };
-    return {
-      kind: 'forward',
-      request: requestWith(context, metadataRequestCodec, changed),
-      rewrite,
     };
+    const rewrite = rewriting(context.header, metadataResponseCodec, present, version);
+    if (changed === null) return { kind: 'forward', rewrite };
+    const header = { ...context.header, apiVersion: version };
+    const request = encodeRequestFrame(header, (writer) =>
+      encodeMetadataRequest(writer, changed, version),
+    );
+    return { kind: 'forward', request, rewrite };
   };
 }
 
 function withoutCreation(context: RequestContext): MetadataRequest | null {
-  if (context.header.apiVersion < autoCreationCanBeDeniedFrom) return null;
   const request = decodeBody(context, metadataRequestCodec);
   if (!request.allowAutoTopicCreation || request.topics === null) return null;
   const { directory } = context.session.services;

@@ -36,7 +36,7 @@ async function build(): Promise<void> {
     const archive = readdirSync(root).find((name) => name.endsWith('.tgz'));
     if (archive === undefined) throw new Error(`npm has packed no archive of ${npmPackage}`);
     await mustRun('tar', ['xzf', archive], { cwd: root });
-    await mustRun('sh', ['./configure', ...configureFlags], { cwd: sources });
+    await mustRun('bash', ['./configure', ...configureFlags], { cwd: sources });
     await mustRun('make', ['-j2', 'libs'], { cwd: sources, timeoutMs: 1_800_000 });
     const runner = ['-C', 'tests', 'test-runner'];
     await mustRun('make', runner, { cwd: sources, timeoutMs: 1_800_000 });

@@ -82,15 +82,38 @@ function linkNode(log: MemoryMirrorLog | null = mirror()): FakeSession {
 test('a mirror answers latest, earliest, by time, and the largest timestamp', async () => {
   const session = linkNode();
   assert.deepEqual(summary(await ask(session, -1n)), [25n, -1n, 2]);
-  assert.deepEqual(summary(await ask(session, -2n)), [5n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -2n)), [5n, -1n, 1]);
   assert.deepEqual(summary(await ask(session, -3n)), [20n, 4000n, 2]);
-  assert.deepEqual(summary(await ask(session, -4n)), [5n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -4n)), [5n, -1n, 1]);
   assert.deepEqual(summary(await ask(session, -5n)), [-1n, -1n, -1], 'nothing is tiered');
   assert.deepEqual(summary(await ask(session, -6n)), [-1n, -1n, -1]);
   assert.deepEqual(summary(await ask(session, 1001n)), [10n, 3000n, 2]);
   assert.deepEqual(summary(await ask(session, 5000n)), [-1n, -1n, -1]);
   assert.deepEqual(summary(await ask(session, -7n)), ErrorCode.UNSUPPORTED_VERSION);
   assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 2).length, 0);
+});
+
+test('sentinels that a version does not have are refused, as by a broker', async () => {
+  const since = { '-1': 1, '-2': 1, '-3': 7, '-4': 8, '-5': 9, '-6': 11 };
+  for (const [sentinel, first] of Object.entries(since)) {
+    for (let version = 1; version <= 11; version++) {
+      const { errorCode } = await ask(linkNode(), BigInt(sentinel), {}, version);
+      const expected = version < first ? ErrorCode.UNSUPPORTED_VERSION : ErrorCode.NONE;
+      assert.equal(errorCode, expected, `${sentinel} in version ${version}`);
+    }
+  }
+});
+
+test('the earliest offset comes with the epoch that the log begins in', async () => {
+  const log = new MemoryMirrorLog(
+    5n,
+    batch(5n, 5, { epoch: 3 }),
+    batch(10n, 5, { epoch: 6 }),
+    batch(15n, 5, { epoch: 7 }),
+  );
+  assert.deepEqual(summary(await ask(linkNode(log), -2n)), [5n, -1n, 3]);
+  const empty = new MemoryMirrorLog(5n);
+  assert.deepEqual(summary(await ask(linkNode(empty), -2n)), [5n, -1n, -1]);
 });
 
 test('R7: read_committed never sees beyond the last stable offset', async () => {
@@ -197,8 +220,8 @@ function asked(session: FakeSession) {
 
 test('rule 5: a promoted partition starts with the copy and ends with the shell', async () => {
   const session = virtualBroker(copy());
-  assert.deepEqual(summary(await ask(session, -2n)), [40n, -1n, -1]);
-  assert.deepEqual(summary(await ask(session, -4n)), [40n, -1n, -1]);
+  assert.deepEqual(summary(await ask(session, -2n)), [40n, -1n, 4]);
+  assert.deepEqual(summary(await ask(session, -4n)), [40n, -1n, 4]);
   assert.deepEqual(asked(session), [], 'the copy settles it');
   assert.deepEqual(summary(await ask(session, -1n, { epoch: 7 })), [122n, -1n, 7]);
   assert.equal(asked(session)[0]?.currentLeaderEpoch, 3);

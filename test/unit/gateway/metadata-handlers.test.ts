@@ -206,6 +206,26 @@ test('an intent alone makes a mirror, and forbids to create it by asking', async
   assert.equal(next.allowAutoTopicCreation, true);
 });
 
+for (const version of [0, 1, 2, 3]) {
+  test(`R3: version ${version}, which cannot say it, does not create a mirror either`, async () => {
+    const session = sessionWith({ ...mirror, topicId: null, advertisedEpoch: -1 });
+    const request = asking('orders', 'plain');
+    const { response } = await exchange(session, handlers().metadata, metadata, version, request);
+    assert.deepEqual(
+      response.topics.map(({ name, partitions }) => [name, partitions[0]?.leaderId]),
+      [
+        ['orders', linkNodeId],
+        ['plain', 2],
+      ],
+    );
+    const sent = session.broker.seen.at(-1);
+    assert.equal(sent?.version, 4);
+    assert.equal((sent.message as MetadataRequest).allowAutoTopicCreation, false);
+    await exchange(session, handlers().metadata, metadata, version, asking('plain'));
+    assert.equal(session.broker.seen.at(-1)?.version, version);
+  });
+}
+
 test('R8: a promoted topic has its shell leader at the shifted epoch', async () => {
   const { response } = await exchange(
     sessionWith(promoted),

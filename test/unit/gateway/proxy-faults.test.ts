@@ -20,6 +20,7 @@ import {
 import type { Cluster, ClusterMetadata } from '../../../src/cluster/cluster.ts';
 import { startGateway } from '../../../src/gateway/gateway.ts';
 import { createHandlers } from '../../../src/gateway/handler-table.ts';
+import { silentMsMax } from '../../../src/gateway/limits.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { Router } from '../../../src/gateway/router.ts';
 import { Events } from '../../../src/observe/events.ts';
@@ -117,6 +118,48 @@ test('fault 41: another cluster at the same addresses is not served, until ours 
     again.on('error', () => again.destroy());
     await until('a session again', () => gateway.stats.connections === 1);
     for (const socket of [before, late, again]) socket.destroy();
+  } finally {
+    await gateway.close({ drainMs: 0 });
+    releasePorts(ports);
+  }
+});
+
+test('R14: a client that connects and sends no request is ended', async () => {
+  const ports = await reservePorts(3, { isConsecutive: true });
+  const [bootstrapPort = 0, first = 0, last = 0] = ports;
+  let nowMs = 0;
+  const reasons: unknown[] = [];
+  const gateway = await startGateway({
+    config: {
+      bind: '127.0.0.1',
+      advertise: '127.0.0.1',
+      bootstrapPort,
+      brokerPorts: { first, last },
+      linkNodeId: 1_000_000,
+    },
+    cluster: clusterNamed(() => 'ours'),
+    directory: new FakeDirectory(),
+    ports: { load: () => ({}), save: () => Promise.resolve() },
+    events: new Events(),
+    refreshIntervalMs: 5,
+    now: () => nowMs,
+    onConnection: (phase, { reason = null }) => {
+      if (phase === 'closed') reasons.push(reason);
+    },
+  });
+  try {
+    const silent = connect(bootstrapPort, '127.0.0.1');
+    silent.on('error', () => silent.destroy());
+    // Half a request is none.
+    silent.write(Buffer.from([0, 0, 1, 0, 0, 18]));
+    await until('a session', () => gateway.stats.connections === 1);
+    nowMs = silentMsMax - 1;
+    await until('the bytes', () => gateway.stats.bytesFromClientsTotal === 6);
+    assert.equal(gateway.stats.connections, 1);
+    nowMs = silentMsMax;
+    await until('its end', () => gateway.stats.connections === 0);
+    assert.deepEqual(reasons, [`no request within ${silentMsMax} ms`]);
+    await until('the FIN', () => silent.readableEnded || silent.destroyed);
   } finally {
     await gateway.close({ drainMs: 0 });
     releasePorts(ports);

@@ -140,6 +140,24 @@ test('a used-up range is a clear error, and those that have a port go on', async
   brokers.close();
 });
 
+test('a range that is 80 % used up is told of once, at a start too', async () => {
+  const ports = new Ports();
+  const isTold = (events: Events): number =>
+    events.since(0).filter(({ event }) => event === 'broker_ports_low').length;
+  const { brokers, events } = brokersOn(ports);
+  await brokers.start([broker(1), broker(2)]);
+  assert.equal(isTold(events), 0, 'three of five');
+  await brokers.ensure([broker(3)]);
+  assert.equal(isTold(events), 1, 'four of five');
+  await brokers.ensure([broker(4)]);
+  assert.equal(isTold(events), 1);
+  brokers.close();
+  const again = brokersOn(ports);
+  await again.brokers.start([broker(1)]);
+  assert.equal(isTold(again.events), 1);
+  again.brokers.close();
+});
+
 test('a broker with the id of the link node is refused', async () => {
   const { brokers } = brokersOn(new Ports());
   const isRefused = (error: unknown): boolean =>
