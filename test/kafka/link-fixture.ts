@@ -63,7 +63,7 @@ import {
 } from '../../storage/index.ts';
 import { counted } from '../helpers/counted-cluster.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
-import { openCluster } from '../helpers/raw-batches.ts';
+import { listOffset, openCluster } from '../helpers/raw-batches.ts';
 import { GiveUp, uniqueName, until } from '../helpers/wait.ts';
 
 export class LinkWorld {
@@ -417,6 +417,7 @@ export class Transaction {
   producerEpoch = -1;
   readonly #cluster: Cluster;
   readonly #sequences = new Map<number, number>();
+  #partitions: readonly { topic: string; partition: number }[] = [];
 
   constructor(cluster: Cluster, id: string) {
     this.#cluster = cluster;
@@ -430,6 +431,7 @@ export class Transaction {
   }
 
   async begin(topic: string, partitions: readonly number[]): Promise<void> {
+    this.#partitions = partitions.map((partition) => ({ topic, partition }));
     const target = { kind: 'transaction', transactionalId: this.id } as const;
     if (this.producerEpoch < 0) {
       const answer = await until('a producer id', async () => {
@@ -464,7 +466,9 @@ export class Transaction {
     });
   }
 
+  /** Returns when the markers are there: the coordinator answers before it has written them. */
   async end(outcome: 'commit' | 'abort'): Promise<void> {
+    const ends = await this.#ends();
     const response = await this.#cluster.send(
       { kind: 'transaction', transactionalId: this.id },
       endTxnApi,
@@ -476,5 +480,17 @@ export class Transaction {
       }),
     );
     assert.equal(response.errorCode, 0);
+    await until('the markers of the transaction', async () => {
+      const now = await this.#ends();
+      return now.every((end, index) => end > (ends[index] ?? 0n));
+    });
+  }
+
+  #ends(): Promise<bigint[]> {
+    return Promise.all(
+      this.#partitions.map(({ topic, partition }) =>
+        listOffset(this.#cluster, topic, partition, -1n),
+      ),
+    );
   }
 }
