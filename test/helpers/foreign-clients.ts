@@ -6,7 +6,13 @@
 
 import path from 'node:path';
 import { type ClientCommand, type ClientEvent, ClientProcess } from './client-process.ts';
-import { defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
+import {
+  classPath,
+  defaultKafkaVersion,
+  jvmFlags,
+  type KafkaVersion,
+  kafkaJars,
+} from './kafka-jars.ts';
 import {
   goProgram,
   javaPrograms,
@@ -113,8 +119,8 @@ export async function javaCommand(
   version: KafkaVersion = defaultKafkaVersion,
 ): Promise<ClientCommand> {
   const jars = await kafkaJars(version);
-  const classes = [await javaPrograms(), path.join(jars, '*')].join(path.delimiter);
-  const flags = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+  const classes = [classPath(jars), await javaPrograms()].join(path.delimiter);
+  const flags = ['-Xmx128m', ...jvmFlags(jars)];
   const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
   return { command: 'java', args: [...flags, log, '-cp', classes, main, argument] };
 }

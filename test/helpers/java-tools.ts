@@ -7,7 +7,13 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { ClientProcess } from './client-process.ts';
-import { defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
+import {
+  classPath,
+  defaultKafkaVersion,
+  jvmFlags,
+  type KafkaVersion,
+  kafkaJars,
+} from './kafka-jars.ts';
 import { javaPrograms, programFile } from './toolchains.ts';
 
 const toolsPackage = 'org.apache.kafka.tools';
@@ -91,10 +97,9 @@ function argumentsOf(
   return [...(isBare || !target ? [] : ['--bootstrap-server', target.bootstrap]), ...args];
 }
 
-const javaFlags = ['-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
-
-function logFlag(): string {
-  return `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
+function javaFlags(jars: string): string[] {
+  const log = `-Dlog4j.configuration=file:${programFile('java', 'log4j.properties')}`;
+  return ['-Xmx256m', ...jvmFlags(jars), log];
 }
 
 /** Runs a tool against a bootstrap address (null for tools that need none). */
@@ -105,8 +110,8 @@ export async function javaTool(
   options: JavaToolOptions = {},
 ): Promise<JavaToolResult> {
   const jars = await kafkaJars(options.version ?? defaultKafkaVersion);
-  const classes = ['-cp', path.join(jars, '*'), mainClasses[name]];
-  const all = [...javaFlags, logFlag(), ...classes, ...argumentsOf(target, name, args)];
+  const classes = ['-cp', classPath(jars), mainClasses[name]];
+  const all = [...javaFlags(jars), ...classes, ...argumentsOf(target, name, args)];
   return collect(name, all, options);
 }
 
@@ -123,8 +128,8 @@ export class JavaTools {
 
   static async start(): Promise<JavaTools> {
     const jars = await kafkaJars(defaultKafkaVersion);
-    const classes = [await javaPrograms(), path.join(jars, '*')].join(path.delimiter);
-    const args = [...javaFlags, logFlag(), '-cp', classes, 'Tools'];
+    const classes = [classPath(jars), await javaPrograms()].join(path.delimiter);
+    const args = [...javaFlags(jars), '-cp', classes, 'Tools'];
     return new JavaTools(new ClientProcess('tools', { command: 'java', args }, () => undefined));
   }
 

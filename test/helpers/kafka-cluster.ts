@@ -15,7 +15,13 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { isAlive } from './file-lock.ts';
 import { type GuardedProcess, startGuardedProcess } from './guarded-process.ts';
-import { classPath, defaultKafkaVersion, type KafkaVersion, kafkaJars } from './kafka-jars.ts';
+import {
+  classPath,
+  defaultKafkaVersion,
+  jvmFlags,
+  type KafkaVersion,
+  kafkaJars,
+} from './kafka-jars.ts';
 import { type ClusterView, describeBrokers } from './kafka-probe.ts';
 import {
   logProperties,
@@ -36,6 +42,8 @@ export interface KafkaClusterOptions {
   /** Of single brokers, on top of the others. */
   settingsOf?: (id: number) => Record<string, string>;
   heapMb?: number;
+  /** More flags of the brokers' JVMs. */
+  brokerFlags?: readonly string[];
   /** Appears in the advertised names and the directory. */
   name?: string;
   /** `unreachable` names need `addressMap`; `reachable` tells clients the real ports. */
@@ -66,6 +74,7 @@ interface ClusterParts {
   slots: BrokerSlot[];
   ports: number[];
   javaFlags: string[];
+  brokerFlags: readonly string[];
   zooKeeper: GuardedProcess | undefined;
 }
 
@@ -93,7 +102,12 @@ process.on('exit', () => {
 function startBroker(parts: ClusterParts, slot: BrokerSlot): Promise<GuardedProcess> {
   return startGuardedProcess({
     command: 'java',
-    args: [...parts.javaFlags, 'kafka.Kafka', path.join(slot.directory, 'server.properties')],
+    args: [
+      ...parts.javaFlags,
+      ...parts.brokerFlags,
+      'kafka.Kafka',
+      path.join(slot.directory, 'server.properties'),
+    ],
     logFile: path.join(slot.directory, 'broker.log'),
     cwd: slot.directory,
   });
@@ -195,8 +209,8 @@ export class KafkaCluster {
   }
 
   /** Orderly stop of one broker; its data and ports stay reserved. */
-  async stopBroker(id = 1): Promise<void> {
-    await this.#slot(id).process?.stop();
+  async stopBroker(id = 1, graceMs?: number): Promise<void> {
+    await this.#slot(id).process?.stop(graceMs);
   }
 
   /** Starts a stopped or killed broker again: same ports, same data. */
@@ -244,9 +258,9 @@ async function startZooKeeper(parts: ClusterParts, port: number): Promise<void> 
 }
 
 function javaFlags(jars: string, logFile: string, heapMb: number): string[] {
-  const memory = ['-Xms64m', `-Xmx${heapMb}m`, '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+  const memory = ['-Xms64m', `-Xmx${heapMb}m`];
   const log = `-Dlog4j.configuration=file:${logFile}`;
-  return [...memory, '-Xshare:auto', log, '-cp', classPath(jars)];
+  return [...memory, ...jvmFlags(jars), log, '-cp', classPath(jars)];
 }
 
 async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> {
@@ -264,7 +278,9 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
   const domain = `${randomBytes(3).toString('hex')}.invalid`;
   const slots: BrokerSlot[] = [];
   const flags = javaFlags(jars, logFile, options.heapMb ?? 256);
-  const parts = { version, directory, slots, ports, javaFlags: flags, zooKeeper: undefined };
+  const { brokerFlags = [] } = options;
+  const common = { version, directory, slots, ports, javaFlags: flags };
+  const parts = { ...common, brokerFlags, zooKeeper: undefined };
   const [controllerPort = 0] = ports;
   for (let id = 1; id <= count; id++) {
     const port = ports[2 * id - 1] ?? 0;

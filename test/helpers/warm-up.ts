@@ -5,6 +5,7 @@
 // Invariant: a missing toolchain is named and is no error; the tests that need it skip. Without
 // Java there are no brokers at all, and that is one.
 
+import { makeClassArchive } from './class-archive.ts';
 import { kafkaJars, kafkaVersions } from './kafka-jars.ts';
 import { goProgram, javaPrograms, missingToolchain, pythonInterpreter } from './toolchains.ts';
 
@@ -14,6 +15,7 @@ export async function warmUp(): Promise<void> {
     throw new Error(`tests with real brokers need Java: ${withoutJava}`);
   for (const version of kafkaVersions) await kafkaJars(version);
   await javaPrograms();
+  await makeClassArchive();
   const prepare = { python: pythonInterpreter, go: goProgram } as const;
   for (const toolchain of ['python', 'go'] as const) {
     const missing = await missingToolchain(toolchain);
