@@ -420,6 +420,7 @@ export class ClientSession implements VersionLearner {
   ): void {
     const chunks = disposition.request ?? framed(frame, []);
     this.#upstream?.send(chunks, this.#owed.expectation(header, disposition));
+    if (disposition.thenEnds !== undefined) this.#end(disposition.thenEnds);
   }
 
   #answer(response: Promise<readonly Buffer[] | null>, request: Buffer): void {

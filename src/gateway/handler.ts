@@ -115,6 +115,8 @@ export type Disposition =
        * all of it would have to be held, however large, while the call's answer comes behind them.
        */
       readonly asksUpstream?: boolean;
+      /** Sent on, and then the connection ends for this reason. */
+      readonly thenEnds?: string;
     }
   /**
    * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null

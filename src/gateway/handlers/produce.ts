@@ -5,8 +5,8 @@
 //  * Promoted or ordinary at the link node: 6 with the leader and its endpoint as hints (from
 //    version 10 on).
 //  * Our own topics: 44. The rest of a mixed request is forwarded and merged in request order.
-//  * acks=0 has no answer: refused parts are dropped; when all is refused the connection is closed,
-//    as brokers do.
+//  * acks=0 has no answer: what is not refused goes on, and then the connection is closed, as
+//    brokers do: so the client hears that it has to ask for metadata.
 //  * Promoted: base offset, log start and the hinted epoch are shifted. Endpoints are always ours.
 import {
   type ProduceRequest,
@@ -137,7 +137,8 @@ function withoutAnswer(context: RequestContext, request: ProduceRequest, plan: P
     };
   }
   const kept = requestWith(context, produceRequestCodec, keeping(request, plan));
-  return { kind: 'forward', request: kept, hasResponse: false };
+  const thenEnds = 'a Produce with acks=0 named topics that are refused here';
+  return { kind: 'forward', request: kept, hasResponse: false, thenEnds };
 }
 
 function refuseAll(context: RequestContext, refused: readonly RefusedTopic[]): Disposition {

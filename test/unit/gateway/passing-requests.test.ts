@@ -214,3 +214,21 @@ test('R13: a Produce with acks=0 that passes takes no slot', async () => {
     close();
   }
 });
+
+test('a request after which the connection ends is sent on whole first', async () => {
+  const { broker, client, summaries, close } = await sessionBetween({
+    handler: () => ({ kind: 'forward', hasResponse: false, thenEnds: 'a part was refused' }),
+  });
+  try {
+    client.socket.write(Buffer.concat([heartbeat(1, Buffer.alloc(3_000_000)), heartbeat(2)]));
+    await until('the FIN at the broker', () => broker.endsSeen === 1);
+    await until('the end at the client', () => client.hasEnded);
+    assert.deepEqual(
+      broker.seen.map(({ header: { correlationId } }) => correlationId),
+      [1],
+    );
+    assert.equal(summaries[0]?.reason, 'a part was refused');
+  } finally {
+    close();
+  }
+});

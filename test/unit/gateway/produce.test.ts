@@ -288,12 +288,13 @@ function dispositionOf(session: FakeSession, names: readonly string[]): Disposit
   return handler({ session, header, frame, bodyOffset: reader.offset });
 }
 
-test('acks=0: no slot, refused parts dropped, the connection closed when nothing is left', () => {
+test('acks=0: no slot, refused parts dropped, and the connection closed so that it is heard', () => {
   const session = sessionWith([mirror]);
   assert.deepEqual(dispositionOf(session, ['plain']), { kind: 'forward', hasResponse: false });
   const mixed = dispositionOf(session, ['orders', 'plain']);
   assert.ok(mixed.kind === 'forward' && mixed.request !== undefined);
   assert.equal(mixed.hasResponse, false);
+  assert.match(mixed.thenEnds ?? '', /refused here/);
   const sent = new Reader(Buffer.concat(mixed.request), 4);
   assert.equal(decodeRequestHeader(sent).correlationId, 1);
   assert.deepEqual(
