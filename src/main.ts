@@ -242,6 +242,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
         connections: gateway.stats.connections,
         bytesFromClients: gateway.stats.bytesFromClientsTotal,
         bytesToClients: gateway.stats.bytesToClientsTotal,
+        heldBytes: gateway.stats.heldBytes,
         certificateExpiresTimeMs: gateway.certificateExpiresTimeMs,
         bypassGroups: gateway.bypassGroups,
       }),

@@ -63,6 +63,8 @@ export interface GatewayStats {
   readonly connections: number;
   readonly bytesFromClientsTotal: number;
   readonly bytesToClientsTotal: number;
+  /** Of answers and requests, for all clients together; limited by `heldBytesMax`. */
+  readonly heldBytes: number;
 }
 
 export interface Gateway {
@@ -210,7 +212,12 @@ class RunningGateway implements Gateway {
       bytesFromClientsTotal += session.bytesFromClient;
       bytesToClientsTotal += session.bytesToClient;
     }
-    return { connections: this.#sessions.size, bytesFromClientsTotal, bytesToClientsTotal };
+    return {
+      connections: this.#sessions.size,
+      bytesFromClientsTotal,
+      bytesToClientsTotal,
+      heldBytes: this.#services.held.usedBytes,
+    };
   }
 
   get bypassGroups(): readonly BypassGroup[] {

@@ -22,6 +22,7 @@ export interface MetricsSources {
     readonly connections: number;
     readonly bytesFromClients: number;
     readonly bytesToClients: number;
+    readonly heldBytes: number;
     /** Null without TLS at the listeners. */
     readonly certificateExpiresTimeMs: number | null;
     readonly bypassGroups: readonly BypassGroup[];
@@ -303,6 +304,12 @@ class MetricsCollector {
     });
     this.#filled('gateway_connections', 'Client connections open now.', [], (gauge) =>
       gauge.set(sources.gateway().connections),
+    );
+    this.#filled(
+      'gateway_held_bytes',
+      'Answers and requests that are held for all clients together.',
+      [],
+      (gauge) => gauge.set(sources.gateway().heldBytes),
     );
     this.#filled(
       'bypass_group_members',
