@@ -11,7 +11,6 @@ import type {
   MirrorCommandResult,
   MirrorStatus,
 } from '../link/service.ts';
-import { scrubSecrets } from '../observe/scrub.ts';
 import { RequestError } from './errors.ts';
 import { waitForEvents } from './event-wait.ts';
 import { toJson } from './json.ts';
@@ -56,7 +55,7 @@ const eventRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, opti
           timeMs: event.timeMs,
           level: event.level,
           event: event.event,
-          message: scrubSecrets(event.message),
+          message: event.message,
           fields: event.fields,
         })),
       };

@@ -52,7 +52,7 @@ async function reportConfig(context: CommandContext, config: CausewayConfig): Pr
         ['in all, with one broker each', bytes(memoryBytesMax()), 1],
       ],
     );
-    return `${head}\n${memory}${warnings.map((warning) => `\nWarning: ${warning}`).join('')}`;
+    return `${head}\n${memory}${warnings.map((warning) => `\nWarning: ${warning}\n`).join('')}`;
   });
 }
 

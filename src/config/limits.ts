@@ -14,14 +14,13 @@ import {
   requestBytesMaxDefault,
 } from '../gateway/limits.ts';
 import { defaultLinkLimits } from '../link/context.ts';
+import { eventBytesMax } from '../observe/events.ts';
 
 /** A list of 10,000 topics with the longest names fits. */
 export const adminBodyBytesMax = 4 * 1024 * 1024;
 export const adminConnectionsMax = 256;
 /** The last events, for the admin API. */
 export const eventsMax = 10_000;
-/** A generous guess: a sentence and some fields. */
-const eventBytes = 1024;
 
 export interface MemoryTerm {
   readonly what: string;
@@ -70,7 +69,7 @@ export const memoryTerms: readonly MemoryTerm[] = [
   },
   { what: 'admin request', countMax: adminConnectionsMax, bytesMax: adminBodyBytesMax },
   { what: 'index cache of the storage', countMax: 1, bytesMax: indexBytesMaxDefault },
-  { what: 'event', countMax: eventsMax, bytesMax: eventBytes },
+  { what: 'event', countMax: eventsMax, bytesMax: eventBytesMax },
 ];
 
 /** All that the limits allow, with every client connection at its worst and one broker each. */

@@ -1,6 +1,8 @@
-// Events: the one way in which the service says that something that matters has happened. A bounded
-// ring in memory for the admin API, and subscribers (the log). Names are stable, values carry no
-// secrets.
+// Events: the one way in which the service says that something that matters has happened. A
+// bounded ring in memory for the admin API, and subscribers (the log). Names are stable, values
+// carry no secrets. Invariant (R14): the ring keeps of each text only the beginning; a client
+// chooses its own name, and may be refused as often as it likes.
+import { scrubSecrets } from './scrub.ts';
 
 export type EventFields = Readonly<Record<string, string | number | boolean | null>>;
 
@@ -13,6 +15,28 @@ export interface ServiceEvent {
   /** One sentence for a person. */
   readonly message: string;
   readonly fields: EventFields;
+}
+
+/** Of each text that is kept in the ring; subscribers get all of it. */
+const messageCharactersMax = 1000;
+const fieldCharactersMax = 300;
+/** No event has more. */
+const fieldsMax = 12;
+
+/** What one event in the ring takes at most, at two bytes a character. */
+export const eventBytesMax = 2 * (messageCharactersMax + fieldsMax * fieldCharactersMax);
+
+function beginning(text: string, charactersMax: number): string {
+  if (text.length <= charactersMax) return text;
+  // A copy: a slice would keep the whole text in memory.
+  return Buffer.from(`${text.slice(0, charactersMax - 1)}…`, 'utf16le').toString('utf16le');
+}
+
+function withTexts(fields: EventFields, change: (text: string) => string): EventFields {
+  const changed = Object.entries(fields).map(
+    ([name, value]) => [name, typeof value === 'string' ? change(value) : value] as const,
+  );
+  return Object.fromEntries(changed);
 }
 
 export class Events {
@@ -33,8 +57,19 @@ export class Events {
     message: string,
     fields: EventFields = {},
   ): void {
-    const entry = { id: this.#nextId++, timeMs: this.#now(), level, event, message, fields };
-    this.#ring.push(entry);
+    const entry = {
+      id: this.#nextId++,
+      timeMs: this.#now(),
+      level,
+      event,
+      message: scrubSecrets(message),
+      fields: withTexts(fields, scrubSecrets),
+    };
+    this.#ring.push({
+      ...entry,
+      message: beginning(entry.message, messageCharactersMax),
+      fields: withTexts(entry.fields, (text) => beginning(text, fieldCharactersMax)),
+    });
     if (this.#ring.length > this.#ringMax) this.#ring.shift();
     for (const listener of this.#listeners) listener(entry);
   }

@@ -128,3 +128,17 @@ test('of several faults in a configuration each is one line, in their order', as
     await rm(directory, { recursive: true });
   }
 });
+
+test('each warning of serve --check is a line of its own', async () => {
+  const directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-usage-'));
+  try {
+    const file = path.join(directory, 'causeway.yaml');
+    const gone = 'destination: {bootstrap.servers: "127.0.0.1:1"}\n';
+    await writeFile(file, `${gone}gateway: {advertise: h}\nstorage: {directory: /d}\n`);
+    const { code, out } = await runCli(server.url, ['serve', '--config', file, '--check']);
+    assert.equal(code, 0);
+    assert.match(out, /\nWarning: [^\n]*127\.0\.0\.1:1[^\n]*\n$/);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
