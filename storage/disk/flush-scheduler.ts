@@ -1,8 +1,9 @@
 // One timer that makes all logs durable together.
 //
 // Owns: when logs that were written to are flushed: at most once per interval, a bounded number at
-// a time, nothing at all while nobody writes. It knows no files. Invariant: a log that was marked
-// is flushed within one interval plus the time that the disk takes.
+// a time, nothing at all while nobody writes; what is written after a rest hardly waits. It knows
+// no files. Invariant: a log that was marked is flushed within one interval plus the time that the
+// disk takes.
 
 import type { Clock } from '../clock.ts';
 
@@ -12,6 +13,8 @@ export interface Flushable {
 }
 
 const flushesAtOnceMax = 8;
+/** After a rest: the partitions of one answer are flushed together. */
+const groupingMs = 2;
 
 export class FlushScheduler {
   readonly #clock: Clock;
@@ -20,6 +23,7 @@ export class FlushScheduler {
   #dirty = new Set<Flushable>();
   #cancelTimer: (() => void) | null = null;
   #running: Promise<void> | null = null;
+  #restingSinceMs: number;
 
   /**
    * More than `dirtyMax` marked logs (each keeps files open) are flushed before the interval ends.
@@ -32,6 +36,7 @@ export class FlushScheduler {
     this.#clock = options.clock;
     this.#intervalMs = options.intervalMs;
     this.#dirtyMax = options.dirtyMax;
+    this.#restingSinceMs = options.clock.nowMs();
   }
 
   mark(log: Flushable): void {
@@ -51,7 +56,10 @@ export class FlushScheduler {
   }
 
   #arm(): void {
-    this.#cancelTimer ??= this.#clock.setTimer(this.#intervalMs, () => this.#start());
+    if (this.#cancelTimer !== null) return;
+    const restedMs = this.#clock.nowMs() - this.#restingSinceMs;
+    const leftMs = Math.max(this.#intervalMs - restedMs, Math.min(groupingMs, this.#intervalMs));
+    this.#cancelTimer = this.#clock.setTimer(leftMs, () => this.#start());
   }
 
   #start(): void {
@@ -59,6 +67,7 @@ export class FlushScheduler {
     this.#cancelTimer = null;
     this.#running ??= this.#flushMarked().finally(() => {
       this.#running = null;
+      this.#restingSinceMs = this.#clock.nowMs();
       if (this.#dirty.size > 0) this.#arm();
     });
   }

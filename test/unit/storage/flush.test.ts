@@ -38,6 +38,19 @@ test('appends are made durable together, once per interval', async () => {
   assert.equal(clock.pendingTimers, 0, 'no timer while nobody writes');
 });
 
+test('what is written after a rest does not wait for an interval', async () => {
+  const { log, clock } = await createTestLog({ flushIntervalMs: 50 });
+  clock.advance(1000);
+  await log.append(dataBatch(0n));
+  clock.advance(2);
+  await advanced(log, 1n);
+  await log.append(dataBatch(1n));
+  clock.advance(47);
+  assert.equal(log.durableEnd, 1n, 'no rest since the last flush');
+  clock.advance(3);
+  await advanced(log, 2n);
+});
+
 test('one timer serves all logs, and idle logs cost nothing', async () => {
   const { storage, clock, disk } = await openTestStorage();
   const logs: MirrorLog[] = [];
