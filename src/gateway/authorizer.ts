@@ -26,6 +26,8 @@ export const verdictAgeMsMax = 30_000;
  */
 const refusalAgeMsMax = 1_000;
 const cachedTopicsMax = 10_000;
+/** No topic has a longer name; one that a client makes up is neither asked for nor kept (R14). */
+const topicNameCharactersMax = 249;
 
 const metadataApi = apiOf(metadataRequestCodec, metadataResponseCodec, { min: 8 });
 
@@ -51,6 +53,7 @@ export async function authorize(
   const nowMs = session.services.now();
   const names = [...new Set(topics)];
   const stale = names.filter((name) => {
+    if (name.length > topicNameCharactersMax) return false;
     const answer = cache.get(name);
     if (answer === undefined) return true;
     const ageMsMax =
@@ -58,7 +61,14 @@ export async function authorize(
     return nowMs - answer.askedAtMs >= ageMsMax;
   });
   if (stale.length > 0) await ask(session, cache, stale);
-  const verdicts = new Map(names.map((name) => [name, verdict(cache.get(name), operation)]));
+  const verdicts = new Map(
+    names.map((name) => [
+      name,
+      name.length > topicNameCharactersMax
+        ? ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        : verdict(cache.get(name), operation),
+    ]),
+  );
   // Only now: one request may name more topics than are kept.
   evict(cache);
   return verdicts;

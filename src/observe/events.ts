@@ -26,7 +26,8 @@ const fieldsMax = 12;
 /** What one event in the ring takes at most, at two bytes a character. */
 export const eventBytesMax = 2 * (messageCharactersMax + fieldsMax * fieldCharactersMax);
 
-function beginning(text: string, charactersMax: number): string {
+/** For texts that are kept and whose length is somebody else's choice. */
+export function beginning(text: string, charactersMax: number): string {
   if (text.length <= charactersMax) return text;
   // A copy: a slice would keep the whole text in memory.
   return Buffer.from(`${text.slice(0, charactersMax - 1)}…`, 'utf16le').toString('utf16le');

@@ -25,6 +25,7 @@ import {
 } from '../../../protocol/generated/api-versions-response.ts';
 import { ApiKey, ErrorCode, type Reader } from '../../../protocol/index.ts';
 import type { Api, VersionRange } from '../../cluster/cluster.ts';
+import { beginning } from '../../observe/events.ts';
 import { apiTable } from '../api-table.ts';
 import type { ListenerRole, RequestContext, SessionView } from '../handler.ts';
 import { decodeBody, responseTo } from '../messages.ts';
@@ -39,6 +40,9 @@ export interface VersionLearner extends SessionView {
   learn(versions: LearnedVersions): void;
   noteSoftware(name: string, version: string): void;
 }
+
+/** Kept as long as the connection, for the log only. */
+const softwareCharactersMax = 100;
 
 const versionMax = apiTable.get(ApiKey.ApiVersions)?.versionMax ?? 0;
 
@@ -124,7 +128,10 @@ export async function answerApiVersions(
   const { header } = context;
   const request = decodeBody(context, apiVersionsRequestCodec);
   if (request.clientSoftwareName !== '') {
-    session.noteSoftware(request.clientSoftwareName, request.clientSoftwareVersion);
+    const [name, version] = [request.clientSoftwareName, request.clientSoftwareVersion].map(
+      (text) => beginning(text, softwareCharactersMax),
+    );
+    session.noteSoftware(name ?? '', version ?? '');
   }
   const errorCode = identityError(session.role, session, request);
   if (errorCode !== ErrorCode.NONE) {

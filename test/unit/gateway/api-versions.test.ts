@@ -145,6 +145,19 @@ test('the summary of a connection names client and software', async () => {
   }
 });
 
+test('R14: of a long name of its software a connection keeps the beginning', async () => {
+  const fixture = await sessionBetween({});
+  try {
+    const clientSoftwareName = 's'.repeat(32_000);
+    await ask(fixture, 3, { clientSoftwareName, clientSoftwareVersion: '1' });
+    fixture.client.socket.end();
+    await until('the summary', () => fixture.summaries.length === 1);
+    assert.match(fixture.summaries[0]?.software ?? '', /^s{99}…\/1$/);
+  } finally {
+    fixture.close();
+  }
+});
+
 test('a client that does not ask is served all the same, and the broker is asked once', async () => {
   const fixture = await sessionBetween({});
   try {

@@ -92,3 +92,19 @@ test('one request may name more topics than verdicts are kept', async () => {
   assert.equal(verdicts.size, names.length);
   assert.deepEqual(new Set(verdicts.values()), new Set([ErrorCode.NONE]));
 });
+
+test('R14: a name that no topic can have is neither asked for nor kept', async () => {
+  const client = session();
+  const long = 'n'.repeat(250);
+  const verdicts = await authorize(client, [long, 'orders'], AclOperation.READ);
+  assert.equal(verdicts.get(long), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
+  assert.equal(verdicts.get('orders'), ErrorCode.NONE);
+  const { topics } = client.broker.seen[0]?.message as MetadataRequest;
+  assert.deepEqual(
+    topics?.map(({ name }) => name),
+    ['orders'],
+  );
+  client.broker.seen.length = 0;
+  assert.equal(await verdict(client, AclOperation.READ, long), 3);
+  assert.equal(client.broker.seen.length, 0);
+});
