@@ -96,6 +96,15 @@ export class Failover {
     }
   }
 
+  /**
+   * What an interrupted failover has left of a topic, before another command builds on it.
+   * @throws StateError, StorageError while it cannot be undone
+   */
+  async undo(name: string): Promise<void> {
+    if (this.#changes.record(name)?.stopping?.command !== 'failover') return;
+    await this.#changes.locks.run(name, () => this.#undoRecord(name));
+  }
+
   #batches(names: readonly string[]): string[][] {
     const batches: string[][] = [];
     let batch: string[] = [];

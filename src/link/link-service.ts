@@ -2,7 +2,7 @@
 // mirror; everything else is done elsewhere, and it refuses to know how. Invariant: every error is
 // a LinkError with a code.
 import { ClusterError } from '../cluster/cluster.ts';
-import type { ReceiptRecord } from '../state/records.ts';
+import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
@@ -15,6 +15,7 @@ import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-command
 import { isFetching } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
+import { isPromoting, type Promotions } from './promote.ts';
 import {
   type CreateLink,
   type CreateMirror,
@@ -36,7 +37,7 @@ import {
   type VerifyStep,
 } from './service.ts';
 import { deleteShell } from './shell-topic.ts';
-import type { SourceFence } from './source-fence.ts';
+import { isFenced, type SourceFence, tellFenceLeft } from './source-fence.ts';
 import { linkStatus } from './status.ts';
 import type { SwitchedWatch } from './switched-watch.ts';
 import type { TopicChanges } from './topic-changes.ts';
@@ -52,7 +53,15 @@ export interface ServiceParts {
   readonly commands: MirrorCommands;
   readonly detach: Detach;
   readonly fence: SourceFence;
+  readonly promotions: Promotions;
   readonly switched: SwitchedWatch;
+}
+
+function fencedLink(link: string, topic: string): LinkError {
+  const message =
+    `For '${topic}' of link '${link}' WRITE is denied at the source: "causeway mirror unfence ` +
+    `${topic}" first; with --force it is taken back if the source answers`;
+  return new LinkError('LINK_IN_USE', message);
 }
 
 export class LinkServiceImpl implements LinkService {
@@ -111,7 +120,38 @@ export class LinkServiceImpl implements LinkService {
     options: { force: boolean; validateOnly: boolean; actor: string },
   ): Promise<void> {
     checkLinkName(name);
-    await asCommand(() => this.#parts.links.delete(name, options));
+    await asCommand(async () => {
+      const { links, context, changes } = this.#parts;
+      const fenced = [...context.state.view.topics.values()].filter(
+        (record) => record.link === name && isFenced(record),
+      );
+      const [first] = fenced;
+      if (first === undefined) return links.delete(name, options);
+      if (!options.force) throw fencedLink(name, first.name);
+      await links.delete(name, { ...options, validateOnly: true });
+      if (options.validateOnly) return;
+      // Without the link nobody could take the denials back.
+      const left = await this.#takeBack(fenced, options.actor, `link '${name}' is deleted`);
+      await links.delete(name, options);
+      for (const [topic, why] of left) {
+        const record = changes.record(topic);
+        if (record !== undefined) tellFenceLeft(context.events, record, why);
+      }
+    });
+  }
+
+  /** A promotion that is under way would deny WRITE again. */
+  async #takeBack(
+    records: readonly TopicRecord[],
+    actor: string,
+    why: string,
+  ): Promise<ReadonlyMap<string, string>> {
+    const { promotions, fence } = this.#parts;
+    for (const record of records) {
+      if (isPromoting(record)) await promotions.cancel(record.name, { actor, why });
+    }
+    const names = records.map(({ name }) => name);
+    return fence.takeBack(names, actor);
   }
 
   async createMirror(request: CreateMirror): Promise<MirrorStatus> {
@@ -161,7 +201,27 @@ export class LinkServiceImpl implements LinkService {
       );
     }
     if (options.validateOnly) return;
-    await asCommand(() => this.#deleteMirror(name, options));
+    await asCommand(async () => {
+      await this.#unfence(topic.record, options.actor);
+      await this.#deleteMirror(name, options);
+    });
+  }
+
+  /** The record goes, and with it the knowledge of what was denied. @throws LinkError */
+  async #unfence(record: TopicRecord, actor: string): Promise<void> {
+    const { changes, context, links } = this.#parts;
+    const { name, link } = record;
+    if (!isFenced(record) && record.stopping?.fenceSource !== true) return;
+    const left = await this.#takeBack([record], actor, 'the mirror is deleted');
+    const why = left.get(name);
+    if (why === undefined) return;
+    if (links.entry(link) !== undefined) {
+      const message =
+        `WRITE on '${record.sourceTopic}' is denied at the source for '${name}', and that cannot ` +
+        `be taken back now: ${why}`;
+      throw new LinkError('SOURCE_UNREACHABLE', message);
+    }
+    tellFenceLeft(context.events, changes.record(name) ?? record, why);
   }
 
   async recreateMirror(name: string, request: RecreateMirror): Promise<MirrorStatus> {

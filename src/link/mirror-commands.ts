@@ -178,6 +178,7 @@ export class MirrorCommands {
       return;
     }
     const stopping = command === 'promote' ? { stopping: this.#stopping(request) } : {};
+    if (command === 'promote') await this.#parts.failover.undo(name);
     await this.#parts.changes.apply(name, command, { actor, why: command }, () => stopping);
     if (command === 'promote') this.#parts.promotions.start(name);
   }
@@ -224,6 +225,7 @@ export class MirrorCommands {
       return this.#result(asked);
     }
     if (request.validateOnly) return this.#done(request, asked);
+    for (const name of known) await this.#parts.failover.undo(name);
     await this.#acceptTogether(request, known);
     for (const name of known) this.#parts.promotions.start(name);
     return this.#result(asked);

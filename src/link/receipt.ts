@@ -102,7 +102,7 @@ function receiptPartition(
     readonly options: ReceiptOptions;
   },
 ): ReceiptPartition {
-  const { view, log, shell, open, mirroredEnd, end, lastEpoch } = partition;
+  const { view, log, shell, openCount, mirroredEnd, end, lastEpoch } = partition;
   const { lag, nowMs, options } = seen;
   const isPromotion = options.command === 'promote';
   const sourceEnd = isPromotion ? mirroredEnd : (lag?.sourceEnd ?? -1n);
@@ -111,7 +111,7 @@ function receiptPartition(
   const ageSeconds = completeAtMs === null ? -1 : Math.ceil((nowMs - completeAtMs) / 1000);
   return {
     partition: view.partition,
-    virtualEnd: options.isDone ? endOf(partition) : end + BigInt(open.length),
+    virtualEnd: options.isDone ? endOf(partition) : end + BigInt(openCount),
     nativeEnd: shell.nativeEnd,
     firstEpoch: nextEpoch(view.timeline, virtualEpoch(lastEpoch)),
     sourceEnd,
@@ -120,7 +120,7 @@ function receiptPartition(
     lostBytes: bytesOf(lostRecords, lag, log),
     lostSeconds: isPromotion ? 0 : ageSeconds,
     lastContactTimeMs: lag?.contactUnixMs ?? -1,
-    abortedTransactions: open.length,
+    abortedTransactions: openCount,
     found: isPromotion ? { sourceEnd, lostRecords } : null,
   };
 }

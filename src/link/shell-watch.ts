@@ -12,6 +12,7 @@ import type { MirrorTopics } from './mirror-topics.ts';
 import { LinkError } from './service.ts';
 import { measureShells } from './shell-topic.ts';
 import { Loop, messageOf } from './signal.ts';
+import { isFenced, tellFenceLeft } from './source-fence.ts';
 import { Lasting } from './source-watch.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
@@ -114,6 +115,7 @@ export class ShellWatch {
       await changes.commit([{ delete: `topic/${record.name}` }]);
       if (record.topicId !== null) await topics.deleteLogs(record.topicId);
     });
+    if (isFenced(record)) tellFenceLeft(context.events, record, `'${record.name}' is gone`);
     context.events.info(
       'promoted_topic_deleted',
       `Promoted topic '${record.name}' was deleted in the destination: its history is removed`,

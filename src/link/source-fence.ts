@@ -1,9 +1,11 @@
 // Denies WRITE on the source topic while it is promoted, when the operator asks for it. Owns the
 // one ACL that this takes, and its way back. Refuses to know when a promotion is right.
 // Invariants: what is to be undone is on record before it is made; only an ACL that was not there
-// before is ever removed; a promotion that ends in any way but its switch leaves no denial behind,
-// also when that takes a restart or the source's return.
+// before is ever removed; a promotion that ends in any way but its switch leaves no denial
+// behind, also when that takes a restart or the source's return. A topic's lock is held for its
+// record only, never while the source is asked: a failover must not wait for a source that hangs.
 import { ClusterError } from '../cluster/cluster.ts';
+import type { Events } from '../observe/events.ts';
 import type { Acl, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import { aclKey } from '../tasks/acl-diff.ts';
@@ -14,8 +16,10 @@ import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './service.ts';
-import { messageOf } from './signal.ts';
+import { messageOf, NameLocks, Signal } from './signal.ts';
 import type { TopicChanges } from './topic-changes.ts';
+
+const takeBackMs = 5_000;
 
 export interface SourceFenceParts {
   readonly context: LinkContext;
@@ -36,12 +40,33 @@ function denial(sourceTopic: string): Acl {
   };
 }
 
+/** Also while a failover overtakes the promotion: once it is committed, it stays. */
 function isWanted({ state, stopping }: TopicRecord): boolean {
-  return state === 'STOPPED' || (state === 'PENDING_STOPPED' && stopping?.fenceSource === true);
+  const isGoingOn = stopping?.fenceSource === true || stopping?.command === 'failover';
+  return state === 'STOPPED' || (state === 'PENDING_STOPPED' && isGoingOn);
+}
+
+function isExpected(error: unknown): boolean {
+  return error instanceof TaskError || error instanceof ClusterError || error instanceof StateError;
+}
+
+export function isFenced({ fence }: TopicRecord): boolean {
+  return (fence?.acls.length ?? 0) > 0;
+}
+
+/** A denial that nobody can take back by way of us any more. */
+export function tellFenceLeft(events: Events, record: TopicRecord, why: string): void {
+  const { name, link, sourceTopic } = record;
+  const message =
+    `WRITE on '${sourceTopic}' stays denied at the source (${why}); to allow it again, there: ` +
+    `kafka-acls --remove --topic '${sourceTopic}' --operation Write --deny-principal 'User:*'`;
+  events.warn('source_fence_left', message, { topic: name, link });
 }
 
 export class SourceFence {
   readonly #parts: SourceFenceParts;
+  /** What is done at the source for one topic is done one after the other. */
+  readonly #turns = new NameLocks();
   /** Made, or made once more after a restart, by this process. */
   readonly #raised = new Set<string>();
   readonly #lowering = new Map<string, Promise<void>>();
@@ -64,11 +89,13 @@ export class SourceFence {
 
   /** Empty: it stands, or is not asked for. @throws ClusterError, StateError */
   async raise(name: string): Promise<readonly Blocking[]> {
-    return this.#parts.changes.locks.run(name, async () => {
-      const record = this.#parts.changes.record(name);
-      if (record?.stopping?.fenceSource !== true || this.#raised.has(name)) return [];
+    return this.#turns.run(name, async () => {
+      const record = this.#asking(name);
+      if (record === null || this.#raised.has(name)) return [];
       try {
         const acls = record.fence?.acls ?? (await this.#note(record));
+        // A cancel may have come meanwhile: what is on record is lowered then.
+        if (acls === null || this.#asking(name) === null) return [];
         if (acls.length > 0) await this.#make(record, acls);
         this.#raised.add(name);
         return [];
@@ -106,14 +133,25 @@ export class SourceFence {
     return found.some((one) => aclKey(one) === aclKey(acl));
   }
 
-  /** What somebody else has denied is not ours to allow again. */
-  async #note(record: TopicRecord): Promise<readonly Acl[]> {
+  #asking(name: string): TopicRecord | null {
+    const record = this.#parts.changes.record(name);
+    return record?.stopping?.fenceSource === true ? record : null;
+  }
+
+  /**
+   * What somebody else has denied is not ours to allow again. Null: it is not asked for any more.
+   */
+  async #note({ name, link, sourceTopic }: TopicRecord): Promise<readonly Acl[] | null> {
     const { changes, context } = this.#parts;
-    const acl = denial(record.sourceTopic);
-    const acls = (await this.#isThere(record.link, acl)) ? [] : [acl];
-    context.state.lease.check();
-    await changes.commit([{ put: { ...record, fence: { acls } } }]);
-    return acls;
+    const acl = denial(sourceTopic);
+    const acls = (await this.#isThere(link, acl)) ? [] : [acl];
+    return changes.locks.run(name, async () => {
+      const record = this.#asking(name);
+      if (record === null) return null;
+      context.state.lease.check();
+      await changes.commit([{ put: { ...record, fence: { acls } } }]);
+      return acls;
+    });
   }
 
   async #make(record: TopicRecord, acls: readonly Acl[]): Promise<void> {
@@ -130,14 +168,13 @@ export class SourceFence {
 
   /** Of a topic that was switched, on demand. @throws LinkError, ClusterError */
   async unfence(name: string, actor: string): Promise<void> {
-    await this.#parts.changes.locks.run(name, async () => {
-      const record = this.#parts.changes.record(name);
-      if (record?.state !== 'STOPPED') {
+    await this.#turns.run(name, async () => {
+      if (this.#parts.changes.record(name)?.state !== 'STOPPED') {
         const message = `Topic '${name}' was not switched: what it denies is undone by itself`;
         throw new LinkError('ILLEGAL_STATE', message);
       }
       try {
-        await this.#takeDown(record, actor);
+        await this.#takeDown(name, actor);
       } catch (error) {
         if (!(error instanceof TaskError)) throw error;
         throw new LinkError('SOURCE_UNAUTHORIZED', error.message, { cause: error });
@@ -145,41 +182,67 @@ export class SourceFence {
     });
   }
 
+  /**
+   * Before topics or their link go: takes back what was denied for them, as far as their sources
+   * answer within some seconds. Returns, by topic, why a denial stands yet.
+   */
+  async takeBack(names: readonly string[], actor: string): Promise<ReadonlyMap<string, string>> {
+    const left = new Map<string, string>(names.map((name) => [name, 'the source does not answer']));
+    const limit = new Signal();
+    const work = names.map((name) =>
+      this.#turns
+        .run(name, () => this.#takeDown(name, actor))
+        .then(() => left.delete(name))
+        .catch((error: unknown) => {
+          if (!isExpected(error)) this.#tell(name, error);
+          left.set(name, messageOf(error));
+        }),
+    );
+    void Promise.all(work).then(() => limit.notify());
+    await limit.wait(takeBackMs);
+    return new Map(left);
+  }
+
   #lower(name: string): Promise<void> {
-    const { changes } = this.#parts;
-    return changes.locks.run(name, async () => {
-      const record = changes.record(name);
+    return this.#turns.run(name, async () => {
+      const record = this.#parts.changes.record(name);
       if (record === undefined || isWanted(record)) return;
-      await this.#takeDown(record, 'causeway');
+      await this.#takeDown(name, 'causeway');
     });
   }
 
-  async #takeDown(record: TopicRecord, actor: string): Promise<void> {
+  async #takeDown(name: string, actor: string): Promise<void> {
     const { changes, context } = this.#parts;
-    const { fence, ...rest } = record;
-    const { name } = record;
-    if (fence === undefined) return;
+    const record = changes.record(name);
+    if (record?.fence === undefined) return;
+    const { link, fence, sourceTopic } = record;
     this.#raised.delete(name);
     if (fence.acls.length > 0) {
-      const source = await this.#source(record.link);
+      const source = await this.#source(link);
       context.state.lease.check();
       const problems = await deleteAcls(source, fence.acls, 'source');
       const problem = problems.find((one) => one !== null) ?? null;
       if (problem !== null) throw new TaskError(problem.code, problem.message);
     }
-    await changes.commit([{ put: rest }]);
+    await changes.locks.run(name, async () => {
+      const now = changes.record(name);
+      if (now?.fence === undefined) return;
+      const { fence: _fence, ...rest } = now;
+      context.state.lease.check();
+      await changes.commit([{ put: rest }]);
+    });
     this.#told.delete(name);
-    const message = `WRITE on '${record.sourceTopic}' is at the source as it was before`;
-    context.events.info('source_fence_lowered', message, { topic: name, link: record.link, actor });
+    const message = `WRITE on '${sourceTopic}' is at the source as it was before`;
+    context.events.info('source_fence_lowered', message, { topic: name, link, actor });
   }
 
   #tell(name: string, error: unknown): void {
-    const isExpected =
-      error instanceof TaskError || error instanceof ClusterError || error instanceof StateError;
     const { events } = this.#parts.context;
     const message = `the DENY of WRITE at the source of '${name}' stands yet: ${messageOf(error)}`;
     if (this.#told.get(name) === message) return;
     this.#told.set(name, message);
-    events.emit(isExpected ? 'warn' : 'error', 'source_fence_pending', message, { topic: name });
+    events.emit(isExpected(error) ? 'warn' : 'error', 'source_fence_pending', message, {
+      topic: name,
+    });
   }
 }

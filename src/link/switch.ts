@@ -29,6 +29,8 @@ export interface SwitchPartition {
   /** The same, but of a lost copy: where the topic goes on. */
   readonly end: bigint;
   readonly open: readonly OpenTransaction[];
+  /** Transactions open at `mirroredEnd`: `open`, and those that an interrupted failover ended. */
+  readonly openCount: number;
   /** Highest epoch stored or advertised, ABORT batches left out. */
   readonly lastEpoch: number;
 }
@@ -136,19 +138,41 @@ function switchTopic(
       const end = lost.get(partitionKey(topic.name, view.partition));
       return end === undefined ? [] : [lostPartition(view, shell, end)];
     }
-    const mirroredEnd = log.end;
-    const open = log.openTransactions();
-    const lastEpoch = Math.max(view.advertisedEpoch, log.lastEpoch);
-    return [{ view, log, shell, mirroredEnd, end: mirroredEnd, open, lastEpoch }];
+    return [measuredPartition({ view, log, shell }, topic.record)];
   });
   return { record: topic.record, partitions };
+}
+
+/**
+ * ABORT batches of a failover that was interrupted and is not undone yet are not of the source: each
+ * has one offset from the cut on, and has ended one transaction.
+ */
+function measuredPartition(
+  found: { view: PartitionView; log: MirrorLog; shell: ShellPartition },
+  { stopping }: TopicRecord,
+): SwitchPartition {
+  const { view, log } = found;
+  const cuts = stopping?.command === 'failover' ? stopping.cuts : [];
+  const cut = cuts.find(({ partition }) => partition === view.partition)?.offset ?? log.end;
+  const isLeftOver = log.end > cut;
+  const mirroredEnd = isLeftOver ? cut : log.end;
+  const open = log.openTransactions();
+  const storedEpoch = isLeftOver ? log.visibleEpoch : log.lastEpoch;
+  return {
+    ...found,
+    mirroredEnd,
+    end: mirroredEnd,
+    open,
+    openCount: open.length + Number(log.end - mirroredEnd),
+    lastEpoch: Math.max(view.advertisedEpoch, storedEpoch),
+  };
 }
 
 /** Nothing of it is here; what comes next comes above everything that anybody may know of. */
 function lostPartition(view: PartitionView, shell: ShellPartition, end: bigint): SwitchPartition {
   const mirroredEnd = lastExtent(view.timeline).start;
   const lastEpoch = view.advertisedEpoch + epochsOfLostCopy;
-  return { view, log: null, shell, mirroredEnd, end, open: [], lastEpoch };
+  return { view, log: null, shell, mirroredEnd, end, open: [], openCount: 0, lastEpoch };
 }
 
 /** S: after the ABORT batches, once they have been appended. */

@@ -12,6 +12,8 @@ import { LinkError } from './service.ts';
 import { NameLocks, Signal } from './signal.ts';
 
 const doubtPollMs = 50;
+/** What may happen to a topic before its interrupted failover is undone. */
+const keepingCuts: ReadonlySet<MirrorEvent> = new Set(['pause', 'resume', 'fail']);
 
 export interface Audit {
   readonly actor: string;
@@ -58,8 +60,15 @@ export class TopicChanges {
         `Topic '${record.name}' is ${record.state}: '${event}' is not possible`,
       );
     }
-    const { stopping: _stopping, creating: _creating, ...kept } = record;
-    return { ...kept, state, stateTimeMs: this.#clock.unixMs(), ...edit };
+    const { stopping, creating: _creating, ...kept } = record;
+    const isInterrupted = stopping?.command === 'failover';
+    if (isInterrupted && event === 'promote') {
+      const message = `Topic '${record.name}' has a failover that is not undone yet`;
+      throw new LinkError('ILLEGAL_STATE', message);
+    }
+    // Where the ABORT batches of an interrupted failover begin is not to be forgotten.
+    const cuts = isInterrupted && keepingCuts.has(event) ? { stopping } : {};
+    return { ...kept, ...cuts, state, stateTimeMs: this.#clock.unixMs(), ...edit };
   }
 
   /**

@@ -306,6 +306,33 @@ test('R16: --fence-source denies WRITE at the source only; every way back undoes
   await sourceHas(topic, []);
 });
 
+test('R16: a link that goes, or a mirror, leaves no denial of WRITE at the source', async () => {
+  const link = await aclLink('*', {});
+  const [deleted, kept] = [uniqueName('deleted'), uniqueName('kept')];
+  const transactions: Transaction[] = [];
+  for (const topic of [deleted, kept]) {
+    await createTopic(world.source, topic);
+    const transaction = new Transaction(world.source, uniqueName('open'));
+    await transaction.begin(topic, [0]);
+    await produce(world.source, { topic, transaction }, ['holds the promotion up']);
+    transactions.push(transaction);
+    await world.createMirror(link, topic);
+    await world.caughtUp(topic, [1n]);
+    await promoteFenced([topic]);
+    await sourceHas(topic, [denial(topic)]);
+  }
+  const gone = { keepTopic: false, validateOnly: false, actor: 'test' };
+  await world.service.deleteMirror(deleted, gone);
+  await sourceHas(deleted, []);
+  const one = { validateOnly: false, actor: 'test' };
+  await assert.rejects(world.service.deleteLink(link, { ...one, force: false }), /mirror unfence/);
+  await sourceHas(kept, [denial(kept)]);
+  await world.service.deleteLink(link, { ...one, force: true });
+  await sourceHas(kept, []);
+  assert.equal(world.service.describeMirror(kept).state, 'LINK_FAILED');
+  for (const transaction of transactions) await transaction.end('abort');
+});
+
 test('a source that cannot be fenced refuses the promotion, and nothing changes', async () => {
   const link = uniqueName('plain');
   const { bootstrap } = plain;

@@ -217,6 +217,48 @@ describe('failover', () => {
     assert.equal(next.topics.byName('orders')?.partition(0)?.log?.end, 4n);
   });
 
+  test('a dry run within an interrupted one counts no ABORT batch of that as mirrored', async (t) => {
+    const { world, next } = await interrupted(t);
+    const commits = world.state.commits.length;
+    const { receipts, errors } = await next.run(true);
+    assert.deepEqual([...errors], []);
+    const [line] = receipts[0]?.topics[0]?.partitions ?? [];
+    assert.deepEqual([line?.mirroredEnd, line?.virtualEnd, line?.firstEpoch], [3n, 4n, 5]);
+    assert.equal(line?.abortedTransactions, 1);
+    assert.equal(next.topics.byName('orders')?.partition(0)?.log?.end, 4n, 'nothing is undone');
+    assert.equal(world.state.commits.length, commits);
+    await next.run();
+    const [done] = [...world.state.receipts.values()][0]?.topics[0]?.partitions ?? [];
+    assert.deepEqual(done, line);
+  });
+
+  test('R11: what happens to a topic before its interrupted one is undone forgets no cut', async (t) => {
+    for (const event of ['pause', 'fail'] as const) {
+      const { world, next } = await interrupted(t);
+      const log = next.topics.byName('orders')?.partition(0)?.log;
+      await next.changes.apply('orders', event, { actor: 'test', why: event });
+      assert.equal(log?.visibleEnd, 3n);
+      await next.failover.undoInterrupted();
+      assert.deepEqual([log?.end, log?.visibleEnd, log?.heldFrom], [3n, 3n, null], event);
+      const record = world.state.topics.get('orders');
+      assert.equal(record?.state, event === 'pause' ? 'PAUSED' : 'FAILED');
+      assert.equal(record?.stopping, undefined);
+    }
+  });
+
+  test('R11: a promotion does not begin on what an interrupted one has left', async (t) => {
+    const { world, next } = await interrupted(t);
+    const record = world.state.topics.get('orders');
+    assert.ok(record);
+    assert.throws(() => next.changes.next(record, 'promote'), /failover that is not undone yet/);
+    await next.failover.undo('orders');
+    const log = next.topics.byName('orders')?.partition(0)?.log;
+    assert.deepEqual([log?.end, log?.visibleEnd, log?.heldFrom], [3n, 3n, null]);
+    const undone = world.state.topics.get('orders');
+    assert.ok(undone);
+    assert.equal(next.changes.next(undone, 'promote').state, 'PENDING_STOPPED');
+  });
+
   test('R11: in doubt while the process stops is never undone: S could lie above the cut', async (t) => {
     const { run, state, topics, log, changes, failover, events } = await scene(t);
     state.fates = ['done', 'doubt-stays'];
