@@ -381,6 +381,21 @@ const commandRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { 
   }
 };
 
+const writerRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, { services }) => {
+  app.post(
+    '/mirrors::writers',
+    {
+      schema: {
+        summary: 'Idempotent and transactional producers that write to the sources of mirrors',
+        operationId: 'listRecentWriters',
+        body: schemas.writersBody,
+        response: schemas.answer(schemas.writersData),
+      },
+    },
+    async ({ body }) => services.links.recentWriters(commandTopics(services, body), body.withinMs),
+  );
+};
+
 export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, options) => {
   // Fastify would apply a prefix among the options once more.
   const inner = { ...options, prefix: '' };
@@ -390,5 +405,6 @@ export const ownRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app,
   await app.register(mirrorReadRoutes, inner);
   await app.register(mirrorEndRoutes, inner);
   await app.register(commandRoutes, inner);
+  await app.register(writerRoutes, inner);
   await app.register(leavingRoutes, inner);
 };

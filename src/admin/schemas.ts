@@ -212,6 +212,31 @@ export const commandBody = Type.Object(
   },
   closed,
 );
+export const writersBody = Type.Object(
+  {
+    topics: Type.Optional(Type.Array(text)),
+    link: Type.Optional(nullable(text)),
+    all: Type.Optional(Type.Boolean()),
+    withinMs: Type.Integer({ minimum: 1000, maximum: 86_400_000, default: 600_000 }),
+  },
+  closed,
+);
+export const writersData = Type.Object({
+  writers: Type.Array(
+    Type.Object({
+      link: text,
+      topic: text,
+      partition: int32,
+      producerId: int64,
+      producerEpoch: int32,
+      lastTimeMs: int64,
+      isInTransaction: Type.Boolean(),
+    }),
+  ),
+  writersCount: int32,
+  problems: Type.Array(Type.Object({ topic: text, message: text })),
+  problemsCount: int32,
+});
 export const detachBody = Type.Object({ dropHistory: Type.Boolean({ default: false }) }, closed);
 export const recreateBody = Type.Object(
   { archiveAs: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 249 }))) },

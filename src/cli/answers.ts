@@ -144,6 +144,21 @@ export interface CommandAnswer {
   readonly receipt: ReceiptAnswer | null;
 }
 
+export interface WritersAnswer {
+  readonly writers: readonly {
+    readonly link: string;
+    readonly topic: string;
+    readonly partition: number;
+    readonly producerId: Int64;
+    readonly producerEpoch: number;
+    readonly lastTimeMs: Int64;
+    readonly isInTransaction: boolean;
+  }[];
+  readonly writersCount: number;
+  readonly problems: readonly { readonly topic: string; readonly message: string }[];
+  readonly problemsCount: number;
+}
+
 export interface HandoverAnswer {
   readonly group: string;
   readonly state: 'WAITING' | 'DONE' | 'EXPIRED' | 'CANCELLED';

@@ -6,7 +6,7 @@ import type { CommandAnswer, CommandRow, MirrorAnswer, ReceiptAnswer } from './a
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
 import { parseDurationMs, readTextFile } from './key-values.ts';
-import { livingSources, livingText } from './living-source.ts';
+import { livingSources, livingText, writersText } from './living-source.ts';
 import { table } from './output.ts';
 import { receiptTable } from './receipt-text.ts';
 
@@ -82,7 +82,8 @@ async function confirm(
   const what =
     chosen.topics === undefined ? `all mirrors of ${chosen.link}` : chosen.topics.join(', ');
   const living = verb === 'failover' ? await livingSources(context, chosen) : [];
-  const why = living.length === 0 ? '' : `${livingText(living)}. `;
+  const why =
+    living.length === 0 ? '' : `${livingText(living)}; ${await writersText(context, chosen)}. `;
   if (!context.io.isInteractive) {
     if (living.length > 0) throw new CliError(ExitCode.usage, `${why}To fail over, add --yes`);
     if (!isBulk) return;

@@ -9,13 +9,15 @@ import type { MirrorCreator } from './create-mirror.ts';
 import type { Detach } from './detach.ts';
 import { readTail, type TailLine } from './export-tail.ts';
 import { listLeftovers } from './leftovers.ts';
+import type { LinkRuntime } from './link.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
 import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-commands.ts';
 import { isFetching } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
-import type { MirrorTopics } from './mirror-topics.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { isPromoting, type Promotions } from './promote.ts';
+import { recentWriters } from './recent-writers.ts';
 import {
   type CreateLink,
   type CreateMirror,
@@ -31,6 +33,7 @@ import {
   type MirrorCommandRequest,
   type MirrorCommandResult,
   type MirrorStatus,
+  type RecentWriters,
   type RecreateMirror,
   type TaskPlan,
   type VerifyRequest,
@@ -257,6 +260,20 @@ export class LinkServiceImpl implements LinkService {
 
   leftovers(): Promise<readonly Leftover[]> {
     return asCommand(() => listLeftovers(this.#parts.context));
+  }
+
+  recentWriters(names: readonly string[], withinMs: number): Promise<RecentWriters> {
+    const { topics, links, context } = this.#parts;
+    const byLink = new Map<LinkRuntime, MirrorTopic[]>();
+    for (const name of new Set(names)) {
+      const topic = topics.byName(name);
+      const link = topic === undefined ? undefined : links.entry(topic.link)?.runtime;
+      if (topic === undefined || link === undefined) continue;
+      const own = byLink.get(link);
+      if (own) own.push(topic);
+      else byLink.set(link, [topic]);
+    }
+    return recentWriters(byLink, { sinceMs: context.clock.unixMs() - withinMs });
   }
 
   async verifyMirror(request: VerifyRequest): Promise<VerifyStep> {

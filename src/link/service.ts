@@ -228,6 +228,29 @@ export interface Leftover {
   readonly remedy: string;
 }
 
+/** A producer with an id that the source knows: idempotent or transactional. */
+export interface RecentWriter {
+  readonly link: string;
+  /** Of ours. */
+  readonly topic: string;
+  readonly partition: number;
+  readonly producerId: bigint;
+  readonly producerEpoch: number;
+  /** Timestamp of its last record, by its own clock, Unix ms; -1 when not known. */
+  readonly lastTimeMs: number;
+  readonly isInTransaction: boolean;
+}
+
+/** What the source says of who writes. Producers without an id leave no trace there. */
+export interface RecentWriters {
+  /** The latest of them. */
+  readonly writers: readonly RecentWriter[];
+  readonly writersCount: number;
+  /** Topics whose writers are not told, and why. */
+  readonly problems: readonly { readonly topic: string; readonly message: string }[];
+  readonly problemsCount: number;
+}
+
 export interface CreateMirror {
   readonly link: string;
   readonly sourceTopic: string;
@@ -356,6 +379,8 @@ export interface LinkService {
   unfence(topic: string, options: { readonly actor: string }): Promise<void>;
   /** All that was made in the clusters, with what to do about it. */
   leftovers(): Promise<readonly Leftover[]>;
+  /** Who has written to the sources of mirrors within so long; asked there now. */
+  recentWriters(topics: readonly string[], withinMs: number): Promise<RecentWriters>;
   /** Compares a part of a mirror partition with its source. Changes nothing. */
   verifyMirror(request: VerifyRequest): Promise<VerifyStep>;
   listGroups(link: string): readonly GroupStatus[];

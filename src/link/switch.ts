@@ -144,8 +144,8 @@ function switchTopic(
 }
 
 /**
- * ABORT batches of a failover that was interrupted and is not undone yet are not of the source: each
- * has one offset from the cut on, and has ended one transaction.
+ * ABORT batches of a failover that was interrupted and is not undone yet are not of the source:
+ * each has one offset from the cut on, and has ended one transaction.
  */
 function measuredPartition(
   found: { view: PartitionView; log: MirrorLog; shell: ShellPartition },

@@ -8,7 +8,7 @@ import type { TopicRecord } from '../../src/state/records.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
@@ -247,6 +247,17 @@ describe('failover', () => {
   test('of a source that dies and comes back: the receipt gets the true loss', async () => {
     const topic = uniqueName('returns');
     await mirrored(topic, ['a', 'b']);
+    const transaction = new Transaction(world.source, uniqueName('writer'));
+    await transaction.begin(topic, [0]);
+    await produce(world.source, { topic, transaction }, ['in a transaction']);
+    const told = await world.service.recentWriters([topic], 600_000);
+    assert.deepEqual(
+      told.writers.map(({ partition, isInTransaction }) => [partition, isInTransaction]),
+      [[0, true]],
+    );
+    assert.ok(Math.abs(Date.now() - (told.writers[0]?.lastTimeMs ?? 0)) < 600_000);
+    await transaction.end('commit');
+    await world.caughtUp(topic, [4n]);
     // Not fetched any more, as if the line were cut: what follows is lost.
     await world.command('pause', topic);
     await produce(world.source, { topic }, ['lost', 'lost too', 'and this']);
@@ -272,7 +283,7 @@ describe('failover', () => {
       },
       { deadlineMs: 60_000 },
     );
-    assert.deepEqual(completed.partitions[0]?.found, { sourceEnd: 5n, lostRecords: 3n });
+    assert.deepEqual(completed.partitions[0]?.found, { sourceEnd: 7n, lostRecords: 3n });
     assert.equal((await tail(topic)).length, 3);
     assert.ok(world.events.since(0).some(({ event }) => event === 'receipt_completed'));
   });

@@ -281,6 +281,17 @@ export class FakeLinks implements LinkService {
     return [{ kind: 'acl', subject: 'allow User:app', detail, remedy: 'kafka-acls --remove' }];
   }
 
+  writers: Awaited<ReturnType<LinkService['recentWriters']>> = {
+    writers: [],
+    writersCount: 0,
+    problems: [],
+    problemsCount: 0,
+  };
+
+  async recentWriters(): ReturnType<LinkService['recentWriters']> {
+    return this.writers;
+  }
+
   /** Steps that verifyMirror answers one after the other. */
   verifySteps: Awaited<ReturnType<LinkService['verifyMirror']>>[] = [];
 

@@ -342,6 +342,24 @@ test('a failover asks when the source answers, and a script has to say --yes', a
   assert.equal((await causeway(['mirror', 'failover', 'orders'])).code, 0);
 });
 
+test('a failover names who writes to a source that answers, or says why it cannot', async () => {
+  const living = { topicNames: ['orders'], lastContactTimeMs: Date.now() - 2_000 };
+  services.links.links.set('dr', linkStatus('dr', living));
+  const argv = ['mirror', 'failover', 'orders'];
+  assertOneLine(await causeway(argv), 2, /no producer with an id has written within 10 minutes/);
+  const writer = { link: 'dr', topic: 'orders', partition: 3, producerEpoch: 0 };
+  const now = Date.now();
+  const writers = [
+    { ...writer, producerId: 41n, lastTimeMs: now - 3_000, isInTransaction: false },
+    { ...writer, producerId: 42n, lastTimeMs: -1, isInTransaction: true },
+  ];
+  const problems = [{ topic: 'payments', message: 'our principal may not see them' }];
+  services.links.writers = { writers, writersCount: 9, problems, problemsCount: 1 };
+  const told = await causeway(argv);
+  assertOneLine(told, 2, /producer 41 \(orders-3, [3-9] s ago\), producer 42 \(orders-3, in a tr/);
+  assert.match(told.error, /and 7 more; not known for payments: our principal may not see them/);
+});
+
 test('the tail of a switched topic goes to a new file, whole or not at all', async () => {
   services.links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
   const file = path.join(directory, 'tail.jsonl');
