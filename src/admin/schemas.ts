@@ -344,6 +344,21 @@ export const receiptData = Type.Object({
         Type.Object({ group: text, partition: int32, oldOffset: int64, newOffset: int64 }),
       ),
       groupsCount: int32,
+      duplicates: Type.Object({
+        expected: int64,
+        possible: int64,
+        readTimeMs: int64,
+        groups: Type.Array(
+          Type.Object({
+            group: text,
+            partition: int32,
+            position: int64,
+            expected: int64,
+            possible: int64,
+          }),
+        ),
+        groupsCount: int32,
+      }),
       historyCopies: int32,
       completedTimeMs: int64,
     }),

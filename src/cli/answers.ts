@@ -134,6 +134,19 @@ export interface ReceiptAnswer {
       readonly newOffset: Int64;
     }[];
     readonly groupsCount: number;
+    readonly duplicates: {
+      readonly expected: Int64;
+      readonly possible: Int64;
+      readonly readTimeMs: number;
+      readonly groups: readonly {
+        readonly group: string;
+        readonly partition: number;
+        readonly position: Int64;
+        readonly expected: Int64;
+        readonly possible: Int64;
+      }[];
+      readonly groupsCount: number;
+    };
     readonly historyCopies: number;
     readonly completedTimeMs: number;
   }[];

@@ -1,5 +1,5 @@
-// A receipt as a person reads it: per partition what is lost, per group what it was set back by,
-// and what is still to be found out. Owns the words only.
+// A receipt as a person reads it: per partition what is lost, per group what it was set back by
+// and what it may be given again, and what is still to be found out. Owns the words only.
 import type { ReceiptAnswer } from './answers.ts';
 import { bytes, table, time } from './output.ts';
 
@@ -59,6 +59,26 @@ function groupTable(receipt: ReceiptAnswer): string {
   return `\nGroups that had read what is not here:\n${table(headers, rows)}${more}`;
 }
 
+function duplicatesTable(receipt: ReceiptAnswer): string {
+  const rows = receipt.topics.flatMap(({ topic, duplicates }) =>
+    duplicates.groups.map(({ group, partition, position, expected, possible }) => [
+      group,
+      topic,
+      partition,
+      known(position),
+      known(expected),
+      known(possible),
+    ]),
+  );
+  const count = receipt.topics.reduce((total, { duplicates }) => total + duplicates.groupsCount, 0);
+  if (count === 0) return '';
+  const more = count > rows.length ? `and ${count - rows.length} more\n` : '';
+  const oldest = Math.min(...receipt.topics.map(({ duplicates }) => duplicates.readTimeMs));
+  const asOf = oldest < 0 ? 'not known for all topics' : `as of ${time(oldest)}`;
+  const headers = ['GROUP', 'TOPIC', 'PARTITION', 'GOES ON AT', 'AGAIN', 'AT MOST'];
+  return `\nGroups that may be given records again (${asOf}):\n${table(headers, rows)}${more}`;
+}
+
 function remarks(receipt: ReceiptAnswer): string {
   const lines: string[] = [];
   const single = receipt.topics.filter(({ historyCopies }) => historyCopies === 1).length;
@@ -66,6 +86,10 @@ function remarks(receipt: ReceiptAnswer): string {
     lines.push(
       `Of what was mirrored there is one copy, in the storage of Causeway (${single} topics).`,
     );
+  }
+  const unread = receipt.topics.filter(({ duplicates }) => duplicates.readTimeMs < 0).length;
+  if (unread > 0) {
+    lines.push(`What groups are given again is not known: not synchronised (${unread} topics).`);
   }
   const open = receipt.topics.filter(({ completedTimeMs }) => completedTimeMs < 0).length;
   if (open > 0) {
@@ -83,6 +107,11 @@ export function receiptTable(
   const head = isDry
     ? `Nothing was changed. A ${command} at ${time(timeMs)} would have come to this:`
     : `Receipt ${id}: ${command} at ${time(timeMs)} by ${actor}`;
-  const parts = [partitionTable(receipt), groupTable(receipt), remarks(receipt)];
+  const parts = [
+    partitionTable(receipt),
+    groupTable(receipt),
+    duplicatesTable(receipt),
+    remarks(receipt),
+  ];
   return `${head}\n${parts.join('')}`;
 }

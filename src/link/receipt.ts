@@ -6,9 +6,10 @@ import type { ReceiptGroup, ReceiptPartition, ReceiptTopic } from '../state/reco
 import { virtualEpoch } from '../timeline/offsets.ts';
 import { nextEpoch } from '../timeline/timeline.ts';
 import type { LinkClock } from './context.ts';
+import { expectedDuplicates } from './duplicates.ts';
 import { bytesAtMean, type CopySize, type LagTracker } from './lag.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import type { GroupStatus } from './service.ts';
+import type { GroupPosition } from './service.ts';
 import { endOf, type SwitchPartition, type SwitchTopic } from './switch.ts';
 
 /** Bounds the record; the count says how many there are. */
@@ -24,7 +25,10 @@ export function hasSingleCopy({ partitions }: Pick<MirrorTopic, 'partitions'>): 
 export interface ReceiptParts {
   readonly clock: LinkClock;
   readonly lag: (link: string, topic: string, partition: number) => LagTracker | undefined;
-  readonly groups: (link: string) => readonly GroupStatus[];
+  /** Of all topics of the link. */
+  readonly groups: (link: string) => readonly GroupPosition[];
+  /** When the source's commits for a topic were read last, Unix ms; -1: never, or not synced. */
+  readonly groupsReadMs: (link: string, topic: string) => number;
 }
 
 export interface ReceiptOptions {
@@ -40,6 +44,7 @@ export function receiptTopics(
 ): ReceiptTopic[] {
   const byTopic = groupsByTopic(topics, parts);
   let left = groupsListed;
+  let duplicatesLeft = groupsListed;
   return topics.map((topic) => {
     const { name, link } = topic.record;
     const partitions = topic.partitions.map((partition) =>
@@ -49,18 +54,24 @@ export function receiptTopics(
         options,
       }),
     );
-    const ends = new Map(
-      partitions.map(({ partition, virtualEnd }) => [partition, virtualEnd] as const),
-    );
-    const groups = clampedGroups(byTopic.get(name) ?? [], ends);
+    const ends = new Map(partitions.map((one) => [one.partition, one] as const));
+    const positions = byTopic.get(name) ?? [];
+    const groups = clampedGroups(positions, ends);
     const listed = groups.slice(0, left);
     left -= listed.length;
+    const readTimeMs = parts.groupsReadMs(link, name);
+    const duplicates = expectedDuplicates(positions, ends, {
+      readTimeMs,
+      listedMax: duplicatesLeft,
+    });
+    duplicatesLeft -= duplicates.groups.length;
     return {
       topic: name,
       link,
       partitions,
       groups: listed,
       groupsCount: groups.length,
+      duplicates,
       historyCopies,
       completedTimeMs: options.command === 'promote' ? parts.clock.unixMs() : -1,
     };
@@ -70,8 +81,8 @@ export function receiptTopics(
 function groupsByTopic(
   topics: readonly SwitchTopic[],
   parts: ReceiptParts,
-): ReadonlyMap<string, readonly GroupStatus[]> {
-  const byTopic = new Map<string, GroupStatus[]>();
+): ReadonlyMap<string, readonly GroupPosition[]> {
+  const byTopic = new Map<string, GroupPosition[]>();
   for (const link of new Set(topics.map(({ record }) => record.link))) {
     for (const status of parts.groups(link)) {
       const own = byTopic.get(status.topic);
@@ -84,11 +95,11 @@ function groupsByTopic(
 
 /** What the source has of a group beyond S is set back to S: those records are not here. */
 function clampedGroups(
-  statuses: readonly GroupStatus[],
-  ends: ReadonlyMap<number, bigint>,
+  statuses: readonly GroupPosition[],
+  ends: ReadonlyMap<number, ReceiptPartition>,
 ): ReceiptGroup[] {
   return statuses.flatMap(({ group, partition, sourceOffset }) => {
-    const end = ends.get(partition);
+    const end = ends.get(partition)?.virtualEnd;
     if (end === undefined || sourceOffset <= end) return [];
     return [{ group, partition, oldOffset: sourceOffset, newOffset: end }];
   });

@@ -323,6 +323,9 @@ export interface GroupStatus {
   readonly held: string | null;
 }
 
+/** What is known of one offset of a group at a switch. */
+export type GroupPosition = Omit<GroupStatus, 'sourceGroup' | 'kind'>;
+
 export interface HandoverStatus {
   /** At the destination. */
   readonly group: string;

@@ -79,7 +79,8 @@ function receiptParts(clock: LinkClock, links: Links<LinkTasks>): ReceiptParts {
   return {
     clock,
     lag: (link, topic, partition) => links.entry(link)?.runtime.feeds.lag(topic, partition),
-    groups: (link) => links.entry(link)?.tasks.groups.status() ?? [],
+    groups: (link) => links.entry(link)?.tasks.groups.positions() ?? [],
+    groupsReadMs: (link, topic) => links.entry(link)?.tasks.groups.readTimeMs(topic) ?? -1,
   };
 }
 

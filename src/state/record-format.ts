@@ -18,6 +18,7 @@ import {
   type PendingCreation,
   type PendingDetach,
   type PendingStop,
+  type ReceiptDuplicates,
   type ReceiptGroup,
   type ReceiptPartition,
   type ReceiptRecord,
@@ -40,8 +41,11 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   'node-ports': 1,
   storage: 1,
   lease: 1,
-  /** 2: groups, copies, lost bytes and seconds, and what the source was found to have. */
-  receipt: 2,
+  /**
+   * 2: groups, copies, lost bytes and seconds, and what the source was found to have. 3:
+   * `duplicates`.
+   */
+  receipt: 3,
   'link-acls': 1,
 };
 
@@ -288,6 +292,30 @@ function readReceiptGroup(fields: Fields): ReceiptGroup {
   };
 }
 
+function readDuplicates(fields: Fields): ReceiptDuplicates {
+  return {
+    expected: fields.bigint('expected'),
+    possible: fields.bigint('possible'),
+    readTimeMs: fields.integer('readTimeMs'),
+    groups: fields.list('groups', (entry) => ({
+      group: entry.string('group'),
+      partition: entry.integer('partition'),
+      position: entry.bigint('position'),
+      expected: entry.bigint('expected'),
+      possible: entry.bigint('possible'),
+    })),
+    groupsCount: fields.integer('groupsCount'),
+  };
+}
+
+const unknownDuplicates: ReceiptDuplicates = {
+  expected: -1n,
+  possible: -1n,
+  readTimeMs: -1,
+  groups: [],
+  groupsCount: 0,
+};
+
 function readReceiptTopic(fields: Fields, version: number): ReceiptTopic {
   const isOld = version < 2;
   return {
@@ -296,6 +324,7 @@ function readReceiptTopic(fields: Fields, version: number): ReceiptTopic {
     partitions: fields.list('partitions', (entry) => readReceiptPartition(entry, version)),
     groups: isOld ? [] : fields.list('groups', readReceiptGroup),
     groupsCount: isOld ? 0 : fields.integer('groupsCount'),
+    duplicates: version < 3 ? unknownDuplicates : fields.object('duplicates', readDuplicates),
     historyCopies: isOld ? 1 : fields.integer('historyCopies'),
     completedTimeMs: isOld ? -1 : fields.integer('completedTimeMs'),
   };

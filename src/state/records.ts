@@ -222,6 +222,7 @@ export interface ReceiptTopic {
   readonly groups: readonly ReceiptGroup[];
   /** All of them; `groups` is cut off in a receipt of very many. */
   readonly groupsCount: number;
+  readonly duplicates: ReceiptDuplicates;
   /** How many copies there are of what lies below S. */
   readonly historyCopies: number;
   /** When the source was read after the switch, Unix ms; -1 while it was not. */
@@ -233,6 +234,28 @@ export interface ReceiptGroup {
   readonly partition: number;
   readonly oldOffset: bigint;
   readonly newOffset: bigint;
+}
+
+/** Offsets that groups are given again after the switch; all -1 where that is not known. */
+export interface ReceiptDuplicates {
+  /** Committed at the source as far as was seen. Groups whose position is -1 are in no sum. */
+  readonly expected: bigint;
+  /** All that a group may have read at the source since: up to the end of what is here. */
+  readonly possible: bigint;
+  /** When the source's commits were read last, Unix ms. */
+  readonly readTimeMs: number;
+  /** Those that may be given something again, the most first; cut off where there are many. */
+  readonly groups: readonly ReceiptDuplicateGroup[];
+  readonly groupsCount: number;
+}
+
+export interface ReceiptDuplicateGroup {
+  readonly group: string;
+  readonly partition: number;
+  /** Where it goes on; -1 when nothing is committed, so that its consumers decide. */
+  readonly position: bigint;
+  readonly expected: bigint;
+  readonly possible: bigint;
 }
 
 export interface ReceiptPartition {

@@ -8,7 +8,7 @@ import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
-import type { GroupStatus, TaskPlan } from '../link/service.ts';
+import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
 import { brokerConfig } from '../link/shell-topic.ts';
 import { messageOf, Signal } from '../link/signal.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
@@ -51,6 +51,9 @@ export class GroupSync implements TaskWork {
   /** By group: what the source had committed when it was last read, under destination names. */
   readonly #commits = new Map<string, readonly SourceCommit[]>();
   #known: ReadonlyMap<string, Known> = new Map();
+  /** Unix ms of the last round that has read everything, and of those for one topic since. */
+  #readAtMs = -1;
+  readonly #topicReadAtMs = new Map<string, number>();
   #retentionReadAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(parts: { context: LinkContext; topics: MirrorTopics; link: LinkRuntime }) {
@@ -75,6 +78,25 @@ export class GroupSync implements TaskWork {
       const { sourceGroup = row.group, kind = 'classic' } = known ?? {};
       return { ...row, sourceGroup, kind };
     });
+  }
+
+  /** What the source and the destination had last of each offset, also of one not compared yet. */
+  positions(): readonly GroupPosition[] {
+    if (!this.isEnabled) return [];
+    return [...this.#commits].flatMap(([group, commits]) => {
+      const rows = new Map(this.#writer.rowsOf(group).map((row) => [keyOf(row), row] as const));
+      return commits.map(({ topic, partition, position }) => {
+        const row = rows.get(keyOf({ topic, partition }));
+        const { destinationOffset = -1n, held = null } = row ?? {};
+        return { group, topic, partition, sourceOffset: position.offset, destinationOffset, held };
+      });
+    });
+  }
+
+  /** When all groups of the source were read for a topic, Unix ms; -1 when never, or not synced. */
+  readTimeMs(topic: string): number {
+    if (!this.isEnabled) return -1;
+    return Math.max(this.#readAtMs, this.#topicReadAtMs.get(topic) ?? -1);
   }
 
   async round(): Promise<TaskRound> {
@@ -169,15 +191,21 @@ export class GroupSync implements TaskWork {
     readonly postponed: ReadonlySet<string>;
   }> {
     await this.#readRetention();
+    const readAtMs = this.#context.clock.unixMs();
     const found = await this.#source.read(query);
-    this.#remember(found, query);
+    this.#remember(found, query, readAtMs);
     const { problems, written, postponed } = await this.#write(found.commits);
     return { found, problems: [...found.problems, ...problems], written, postponed };
   }
 
   /** Only a round that has read everything says what is not there any more. */
-  #remember(found: SourceFindings, query: SourceQuery): void {
+  #remember(found: SourceFindings, query: SourceQuery, readAtMs: number): void {
     if (query.group === null && found.isWhole) {
+      if (query.topic !== null) this.#topicReadAtMs.set(query.topic, readAtMs);
+      else {
+        this.#topicReadAtMs.clear();
+        this.#readAtMs = readAtMs;
+      }
       this.#known = new Map(
         [...found.groups].map(([sourceGroup, { kind }]) => [
           this.#source.nameHere(sourceGroup),
@@ -219,6 +247,10 @@ export class GroupSync implements TaskWork {
     this.#retentionReadAtMs = nowMs;
     this.#writer.retentionMs = minutes > 0 ? minutes * 60_000 : retentionDefaultMs;
   }
+}
+
+function keyOf({ topic, partition }: Commit): string {
+  return `${topic}/${partition}`;
 }
 
 /** The mirror's durable end, or S once it was switched; null when it is not known. */

@@ -11,6 +11,7 @@ import {
   forEachBatch,
   isControl,
   isTransactional,
+  nextOffset,
   readBatchHeader,
   readControlType,
 } from '../../protocol/index.ts';
@@ -20,6 +21,7 @@ import {
   startConsumer,
   startProducer,
 } from '../helpers/foreign-clients.ts';
+import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { javaTool } from '../helpers/java-tools.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
@@ -30,6 +32,7 @@ import {
   type RawBatch,
   readBatches,
 } from '../helpers/raw-batches.ts';
+import { fetchAt } from '../helpers/raw-reads.ts';
 import { assertEachOnceInOrder } from '../helpers/record-checks.ts';
 import { type ServedBatch, servedRun } from '../helpers/recorded-fetches.ts';
 import { until } from '../helpers/wait.ts';
@@ -259,8 +262,29 @@ function openProducers(run: readonly ServedBatch[]): string[] {
   return [...open].map(([id, epoch]) => `${id}/${epoch}`);
 }
 
+/** Where groups have committed in the compacted topic. */
+let points: readonly string[] = [];
+
+/** At the destination every group is where it was at the source, none beyond the end. */
+async function assertCommitted(): Promise<void> {
+  const [end = -1] = await stage.ends(compacted);
+  for (const point of points) {
+    let seen: number[] = [];
+    await until(
+      `the commit at ${point}`,
+      async () => {
+        seen = await committedOffsets(stage.atDestination, `at-${point}`, compacted, 1);
+        return seen[0] === Number(point);
+      },
+      { describe: () => `it is at ${seen.join()}` },
+    );
+    assert.ok(Number(point) <= end, 'no negative lag');
+  }
+}
+
 before(async () => {
-  stage = await startStage({ isRecorded: true });
+  const linkConfigs = { 'consumer.offset.sync.enable': 'true' };
+  stage = await startStage({ isRecorded: true, linkConfigs });
   await createTopic(stage.source, { topic, partitions: partitionsCount });
   await createTopic(stage.source, {
     topic: compacted,
@@ -319,6 +343,35 @@ describe('a mirror of everything that producers and brokers make', () => {
     assert.ok(hasOuterGap(read), 'no gap between batches in the mirror');
   });
 
+  test('R5: D01: commits at gaps of compaction are where they were, and address the same record', async () => {
+    const batches = await readThroughProxy(compacted, 0);
+    const inner = batches.find(hasInnerGap);
+    const outer = batches.find(
+      ({ baseOffset }, index) => index > 0 && baseOffset > (batches[index - 1]?.nextOffset ?? 0n),
+    );
+    const end = batches.at(-1)?.nextOffset ?? -1n;
+    assert.ok(inner !== undefined && outer !== undefined);
+    points = [inner.baseOffset, inner.nextOffset - 1n, outer.baseOffset - 1n, end].map(String);
+    const client = openCluster(stage.source);
+    try {
+      for (const point of points) {
+        await commitOffsets(client, `at-${point}`, compacted, [BigInt(point)]);
+      }
+    } finally {
+      await client.close();
+    }
+    await assertCommitted();
+    const run = await served(compacted, 0);
+    for (const point of points) {
+      const offset = BigInt(point);
+      const { errorCode, first } = await fetchAt(stage.atProxy, compacted, 0, offset);
+      assert.equal(errorCode, 0);
+      const next = run.find(({ header }) => nextOffset(header) > offset);
+      if (next === undefined) assert.equal(first, null, 'nothing is beyond the end');
+      else assertSameBatch(first ?? undefined, next.bytes, `at ${point}`);
+    }
+  });
+
   test('R1: the log start of the source moves on while it is mirrored', async () => {
     await deleteRecords([{ partition: 1, offset: 40 }]);
     await until('the log start in the mirror', async () => {
@@ -348,6 +401,7 @@ describe('a mirror of everything that producers and brokers make', () => {
     const run = await assertExact(topic, 0, open.length);
     await assertExact(topic, 1);
     await assertExact(compacted, 0);
+    await assertCommitted();
     const tail = splitBatches(await storedBytes(topic, 0)).slice(-open.length);
     assert.deepEqual(tail.map(closedProducer).sort(), openProducers(run).sort());
 

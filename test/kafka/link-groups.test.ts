@@ -230,6 +230,83 @@ describe('groups', () => {
     await arrives(group, topic, 7n);
   });
 
+  function receiptLine(topic: string) {
+    const receipts = [...world.state.view.receipts.values()];
+    const line = receipts.flatMap(({ topics }) => topics).find((one) => one.topic === topic);
+    assert.ok(line, `a receipt of ${topic}`);
+    return line;
+  }
+
+  test('D02, D03, D04: are exact after a failover too, far behind and at the very end', async () => {
+    const topic = await mirrorWith(100);
+    const positions = [0n, 1n, 50n, 99n, 100n];
+    const groups = new Map(positions.map((offset) => [uniqueName(`over-${offset}`), offset]));
+    for (const [group, offset] of groups) await commit(world.source, group, { topic, offset });
+    for (const [group, offset] of groups) await arrives(group, topic, offset);
+    // Committed a moment before: it may be known or not, and the receipt is right either way.
+    const [last = ''] = groups.keys();
+    await commit(world.source, last, { topic, offset: 30n });
+    const { rows } = await world.command('failover', topic);
+    assert.equal(rows[0]?.error, null);
+    const line = receiptLine(topic);
+    const { duplicates } = line;
+    assert.ok(duplicates.readTimeMs > 0);
+    assert.equal(duplicates.expected, 0n, 'all that is known is here');
+    const again = new Map(duplicates.groups.map((one) => [one.group, one] as const));
+    for (const [group, offset] of groups) {
+      const here = (await committed(world.destination, group, topic))?.offset ?? -1n;
+      if (group !== last) assert.equal(here, offset);
+      const row = again.get(group);
+      assert.equal(row?.position ?? 100n, here, `${group} goes on where the receipt says`);
+      assert.equal(row?.possible ?? 0n, 100n - here);
+      assert.ok(line.partitions[0] !== undefined && here <= line.partitions[0].virtualEnd);
+    }
+  });
+
+  test('D05: that had read what is not here are set to the end at a failover, and named', async () => {
+    const topic = await mirrorWith(3);
+    const group = uniqueName('beyond');
+    await world.command('pause', topic);
+    await world.inState(topic, 'PAUSED');
+    await produce(world.source, { topic }, ['late', 'later']);
+    await commit(world.source, group, { topic, offset: 5n });
+    await until('clamped', () => heldReason(group) === 'clamped');
+    await world.command('failover', topic);
+    assert.equal((await committed(world.destination, group, topic))?.offset, 3n);
+    const { groups, duplicates } = receiptLine(topic);
+    assert.deepEqual(groups, [{ group, partition: 0, oldOffset: 5n, newOffset: 3n }]);
+    assert.deepEqual(duplicates.groups, [], 'what it had read is lost, not given again');
+  });
+
+  test('D23: that are live at a failover keep their offsets, and the receipt says what comes again', async () => {
+    const topic = await mirrorWith(10);
+    const elsewhere = uniqueName('elsewhere');
+    await createTopic(world.destination, elsewhere);
+    const group = uniqueName('live-over');
+    await commit(world.source, group, { topic, offset: 3n });
+    await arrives(group, topic, 3n);
+    const kafka = new Kafka({
+      brokers: destination.bootstrap.split(','),
+      logLevel: logLevel.NOTHING,
+    });
+    const consumer = kafka.consumer({ groupId: group });
+    await consumer.connect();
+    await consumer.subscribe({ topic: elsewhere });
+    await consumer.run({ eachMessage: async () => undefined });
+    try {
+      await commit(world.source, group, { topic, offset: 7n });
+      await until('named as live', () => heldReason(group) === 'live');
+      await world.command('failover', topic);
+      assert.equal((await committed(world.destination, group, topic))?.offset, 3n);
+      const { duplicates } = receiptLine(topic);
+      const row = { group, partition: 0, position: 3n, expected: 4n, possible: 7n };
+      assert.deepEqual(duplicates.groups, [row]);
+      assert.deepEqual([duplicates.expected, duplicates.possible], [4n, 7n]);
+    } finally {
+      await consumer.disconnect();
+    }
+  });
+
   test('are exact at a promotion', async () => {
     const topic = await mirrorWith(5);
     const group = uniqueName('exact');

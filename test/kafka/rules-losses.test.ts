@@ -2,7 +2,7 @@
 // clients, never an absence, until an operator accepts the loss; a lost state topic is refused at
 // the start, and restored.
 import assert from 'node:assert/strict';
-import { mkdir, open, readdir, rename, rm, truncate } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import {
@@ -10,11 +10,19 @@ import {
   createDeleteTopicsRequest,
 } from '../../protocol/generated/delete-topics-request.ts';
 import { deleteTopicsApi } from '../../src/cluster/apis.ts';
+import { commitOffsets } from '../helpers/group-offsets.ts';
 import { compareTopic, type LinkedStage, startStage } from '../helpers/linked-stage.ts';
+import { readLog } from '../helpers/log-records.ts';
 import { receiptsOf, type Switched, stopMirroring } from '../helpers/mirror-commands.ts';
 import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { answersFor, fetchAt, listAt } from '../helpers/raw-reads.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import {
+  createTopic,
+  newProducer,
+  startTransaction,
+  values,
+  write,
+} from '../helpers/raw-writes.ts';
 import { until } from '../helpers/wait.ts';
 
 const storageError = 56;
@@ -224,5 +232,72 @@ describe('losses', { timeout: 240_000 }, () => {
       assert.equal((await fetchAt(atProxy, 'promoted', partition, offset)).errorCode, 0);
     }
     assert.equal(compared.difference, null);
+  });
+
+  test('R19: a failover with the disk nearly full, and of a lost log when its loss is accepted', async () => {
+    const { causeway, atDestination, atProxy, atSource } = stage;
+    for (const topic of ['full', 'lost']) {
+      await createTopic(atSource, topic, { partitions: 2 });
+      for (const partition of [0, 1]) {
+        await write(atSource, topic, partition, values('before', 10));
+      }
+    }
+    // What has to be closed by something that is written.
+    const producer = await newProducer(atSource, 'open-at-failover');
+    await startTransaction(atSource, producer, 'full', [0]);
+    await write(atSource, 'full', 0, values('open', 3), { producer });
+    for (const topic of ['full', 'lost']) {
+      await stage.mirror(topic);
+      await stage.mirrored(topic);
+    }
+    await commitOffsets(atDestination, 'has-read', 'lost', [7, 4]);
+    const lostLog = path.join(causeway.storageDirectory, 'logs', `${await topicIdOf('lost')}-0`);
+    await causeway.stopProcess();
+    await rm(lostLog, { recursive: true });
+    const config = await readFile(causeway.configFile, 'utf8');
+    const nearlyFull = config.replace('minFreeBytes: 64MiB', 'minFreeBytes: 1000000GiB');
+    assert.notEqual(nearlyFull, config);
+    await writeFile(causeway.configFile, nearlyFull);
+    await causeway.start();
+    await until('a full disk', async () => {
+      const { storage } = await causeway.get<{ storage: { isFull: boolean } }>(
+        '/causeway/v1/status',
+      );
+      return storage.isFull;
+    });
+    await write(atSource, 'full', 1, values('not fetched', 5));
+
+    const failover = ['mirror', 'failover', 'full', 'lost', '--yes'];
+    const partly = await causeway.cliResult(...failover);
+    assert.equal(partly.code, 3, partly.stderr + partly.stdout);
+    assert.match(partly.stdout, /NOT FAILED OVER|lost-0' cannot be used/);
+    const [full] = await receiptsOf(causeway, 'full');
+    assert.deepEqual(
+      full?.map(({ mirroredEnd, virtualEnd }) => [mirroredEnd, virtualEnd]),
+      [
+        [13, 14],
+        [10, 10],
+      ],
+    );
+    assert.equal(await write(atProxy, 'full', 0, values('after', 1)), 14n);
+    assert.equal(await write(atProxy, 'full', 1, values('after', 1)), 10n);
+    const committed = await readLog(causeway, { name: 'full', partitions: 2 }, 'read_committed');
+    assert.ok(committed.every(({ value }) => !value?.startsWith('open')));
+
+    assert.match(await causeway.cli(...failover, '--accept-loss'), /STOPPED/);
+    const [lost] = await receiptsOf(causeway, 'lost');
+    assert.deepEqual(
+      lost?.map(({ mirroredEnd, virtualEnd }) => [mirroredEnd, virtualEnd]),
+      [
+        [0, 7],
+        [10, 10],
+      ],
+      'above what a group is known to have read, and where it ended',
+    );
+    assert.equal(await write(atProxy, 'lost', 0, values('after', 1)), 7n);
+    assert.equal(await write(atProxy, 'lost', 1, values('after', 1)), 10n);
+    assert.deepEqual(await listAt(atProxy, 'lost', 0, -2n), { errorCode: 0, offset: 7n });
+    assert.equal((await fetchAt(atProxy, 'lost', 0, 7n)).errorCode, 0, 'no 56 any more');
+    assert.equal((await readBatches(atProxy, 'lost', 1)).length, 2, 'the other one is whole');
   });
 });

@@ -240,6 +240,13 @@ export class FakeLinks implements LinkService {
           ],
           groups: [{ group: 'billing', partition: 0, oldOffset: 95n, newOffset: 91n }],
           groupsCount: 1,
+          duplicates: {
+            expected: 3n,
+            possible: 8n,
+            readTimeMs: 1_699_999_999_000,
+            groups: [{ group: 'audit', partition: 0, position: 82n, expected: 3n, possible: 8n }],
+            groupsCount: 1,
+          },
           historyCopies: 1,
           completedTimeMs: -1,
         })),

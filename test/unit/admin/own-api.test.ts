@@ -158,6 +158,13 @@ test('all of a link leaves out what is stopped; a failover gives its receipt', a
         ],
         groups: [{ group: 'billing', partition: 0, oldOffset: 95, newOffset: 91 }],
         groupsCount: 1,
+        duplicates: {
+          expected: 3,
+          possible: 8,
+          readTimeMs: 1_699_999_999_000,
+          groups: [{ group: 'audit', partition: 0, position: 82, expected: 3, possible: 8 }],
+          groupsCount: 1,
+        },
         historyCopies: 1,
         completedTimeMs: -1,
       },

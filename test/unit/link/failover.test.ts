@@ -66,7 +66,7 @@ async function start(world: {
   await topics.start();
   const { state, events, clock } = context;
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
-  const receipts = { clock, lag: () => undefined, groups: () => [] };
+  const receipts = { clock, lag: () => undefined, groups: () => [], groupsReadMs: () => -1 };
   const failover = new Failover({ context, topics, changes, link: () => undefined, receipts });
   const run = (isDryRun = false, acceptLoss = false) =>
     failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun, acceptLoss });

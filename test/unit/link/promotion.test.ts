@@ -85,7 +85,7 @@ async function scene(
     finalGroups: async () => [],
     fence: { raise: async () => [] },
     receiptId: () => 'r1',
-    receipts: { clock, lag: () => undefined, groups: () => [] },
+    receipts: { clock, lag: () => undefined, groups: () => [], groupsReadMs: () => -1 },
   });
   t.after(() => promotions.close());
   const stateOf = (name: string) => state.topics.get(name)?.state;

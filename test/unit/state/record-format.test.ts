@@ -239,6 +239,13 @@ const records: Readonly<Record<string, StateRecord>> = {
         ],
         groups: [{ group: 'app', partition: 0, oldOffset: 105n, newOffset: 100n }],
         groupsCount: 1,
+        duplicates: {
+          expected: 5n,
+          possible: 9n,
+          readTimeMs: 1_699_999_999_000,
+          groups: [{ group: 'app', partition: 0, position: 90n, expected: 5n, possible: 9n }],
+          groupsCount: 1,
+        },
         historyCopies: 1,
         completedTimeMs: 1_700_000_009_000,
       },
@@ -302,6 +309,20 @@ test('a receipt of the first format says what it does not know', () => {
     [partition?.mirroredEnd, partition?.lostBytes, partition?.lostSeconds, partition?.found],
     [99n, -1n, -1, null],
   );
+});
+
+test('a receipt of the second format does not know of duplicates', () => {
+  const read = decodeRecord('receipt/failover-1', golden('receipt', 2));
+  assert.ok(read.kind === 'receipt');
+  const [topic] = read.topics;
+  assert.deepEqual(topic?.duplicates, {
+    expected: -1n,
+    possible: -1n,
+    readTimeMs: -1,
+    groups: [],
+    groupsCount: 0,
+  });
+  assert.deepEqual([topic?.groupsCount, topic?.completedTimeMs], [1, 1_700_000_009_000]);
 });
 
 test('an older format has none of the newer fields', () => {
