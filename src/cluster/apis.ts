@@ -34,6 +34,8 @@ import * as describeLogDirs from '../../protocol/generated/describe-log-dirs-req
 import * as describeLogDirsResponse from '../../protocol/generated/describe-log-dirs-response.ts';
 import * as describeProducers from '../../protocol/generated/describe-producers-request.ts';
 import * as describeProducersResponse from '../../protocol/generated/describe-producers-response.ts';
+import * as describeShareGroupOffsets from '../../protocol/generated/describe-share-group-offsets-request.ts';
+import * as describeShareGroupOffsetsResponse from '../../protocol/generated/describe-share-group-offsets-response.ts';
 import * as describeTopicPartitions from '../../protocol/generated/describe-topic-partitions-request.ts';
 import * as describeTopicPartitionsResponse from '../../protocol/generated/describe-topic-partitions-response.ts';
 import * as endTxn from '../../protocol/generated/end-txn-request.ts';
@@ -315,4 +317,10 @@ export const offsetCommitApi = defineApi(
   9,
   (response) =>
     response.topics.flatMap((topic) => topic.partitions.map((partition) => partition.errorCode)),
+);
+export const describeShareGroupOffsetsApi = defineApi(
+  describeShareGroupOffsets.describeShareGroupOffsetsRequestCodec,
+  describeShareGroupOffsetsResponse.describeShareGroupOffsetsResponseCodec,
+  0,
+  1,
 );

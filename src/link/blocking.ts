@@ -25,6 +25,10 @@ const remedies = {
   HISTORY_SINGLE_COPY:
     'Nothing stands in the way. What lies below S is in the storage of Causeway only: keep that ' +
     'disk safe, or promote with --require-replicated to have it refused.',
+  SHARE_GROUP_BEHIND:
+    'Let its consumers read to the end at the source: after the promotion it starts at S. Or ' +
+    'give up what it has not read with kafka-share-groups --reset-offsets --to-latest there, or ' +
+    'leave it out of consumer.offset.group.filters of the link.',
   GROUP_LIVE_AT_DESTINATION:
     'Nothing stands in the way. The group has members here, so its offsets are its own; stop its ' +
     "members if it is to go on from the source's offsets.",

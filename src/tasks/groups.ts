@@ -17,6 +17,7 @@ import type { Commit } from './group-entries.ts';
 import { type GroupKind, hasMembers, type ListedGroup, listGroups } from './group-listing.ts';
 import { GroupSource, type SourceFindings, type SourceQuery } from './group-source.ts';
 import { GroupWriter, type Planned, type SourceCommit, type WriteOptions } from './group-writer.ts';
+import { shareGroupsBehind } from './share-groups.ts';
 import { problemOf, type TaskRound, type TaskWork } from './sync-task.ts';
 
 const retentionKey = 'offsets.retention.minutes';
@@ -127,10 +128,22 @@ export class GroupSync implements TaskWork {
   async finalRound(topic: string): Promise<readonly TaskProblem[]> {
     if (!this.isEnabled) return [];
     const query = { topic, group: null, requireStable: true };
-    const { problems, postponed } = await this.#sync(query);
+    const { found, problems, postponed } = await this.#sync(query);
+    const behind = await this.#shareGroupsBehind(topic, found);
     // A filter that matches nothing leaves nothing to be exact about.
     const own = problems.filter(({ isHarmless }) => isHarmless !== true);
-    return [...own, ...unwritten(postponed)].slice(0, problemsMax);
+    return [...own, ...unwritten(postponed), ...behind].slice(0, problemsMax);
+  }
+
+  async #shareGroupsBehind(
+    name: string,
+    { groups }: SourceFindings,
+  ): Promise<readonly TaskProblem[]> {
+    const topic = this.#topics.byName(name);
+    if (topic === undefined) return [];
+    const ends = topic.partitions.map(({ log }) => log?.end ?? 0n);
+    const { sourceTopic } = topic.record;
+    return shareGroupsBehind(this.#link.cluster, groups, { sourceTopic, ends });
   }
 
   /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
