@@ -105,12 +105,18 @@ function count(event, { name, file, nesting, details, skip, todo }) {
   if (!isFile) durations.push({ name, place, ms: details.duration_ms });
 }
 
+/** Long tests go on for the minutes they are given, and have to begin and end besides. */
+function timeoutOf({ files }) {
+  const isLong = files.some(isAmong([longTests]));
+  return isLong ? fileTimeoutMs + Math.max(minutes, longMinutesDefault) * 60_000 : fileTimeoutMs;
+}
+
 function runGroup(group, signal) {
   return new Promise((done, reject) => {
     const stream = run({
       files: group.files.map(compiled),
       concurrency: group.concurrency,
-      timeout: fileTimeoutMs,
+      timeout: timeoutOf(group),
       signal,
     });
     stream.on('test:pass', (data) => count('passed', data));
