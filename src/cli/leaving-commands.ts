@@ -1,9 +1,12 @@
-// `causeway mirror detach` and `causeway uninstall --dry-run`: leaving the proxy. Owns the words;
-// refuses to remove anything but a timeline.
+// `causeway mirror detach` and `causeway uninstall`: leaving the proxy. Owns the words and the
+// questions; refuses to know how anything is removed. Invariant: what cannot be undone is asked
+// for.
 import type { Command } from 'commander';
+import type { Uninstalled } from '../uninstall.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
-import { bytes, table } from './output.ts';
+import { block, bytes, table } from './output.ts';
+import { readConfig } from './read-config.ts';
 
 type Int64 = number | string;
 
@@ -117,11 +120,14 @@ export function addDetach(mirror: Command, runner: Runner): void {
     .action(action(runner, detach));
 }
 
-async function uninstall(context: CommandContext, options: { dryRun?: boolean }): Promise<void> {
-  if (options.dryRun !== true) {
-    const message = 'uninstall removes nothing in this version: add --dry-run for what to do';
-    throw new CliError(ExitCode.failed, message);
-  }
+interface UninstallOptions {
+  readonly dryRun?: boolean;
+  readonly config?: string;
+  readonly keepDirectory?: boolean;
+  readonly yes?: boolean;
+}
+
+async function listLeftovers(context: CommandContext): Promise<void> {
   const { leftovers } = await context.client.get<{ leftovers: LeftoverAnswer[] }>('/leftovers');
   context.print(leftovers, () =>
     table(
@@ -131,10 +137,53 @@ async function uninstall(context: CommandContext, options: { dryRun?: boolean })
   );
 }
 
+/** Against a running proxy it lists; with the configuration, and the proxy stopped, it removes. */
+async function uninstall(context: CommandContext, options: UninstallOptions): Promise<void> {
+  const { config: file, dryRun: isDryRun = false, keepDirectory = false } = options;
+  if (file === undefined) {
+    if (isDryRun) return listLeftovers(context);
+    const message = 'stop the proxy and give --config FILE, or add --dry-run for what to do first';
+    throw new CliError(ExitCode.usage, message);
+  }
+  const config = await readConfig(context, file);
+  if (!isDryRun && options.yes !== true) await confirmUninstall(context, config.name);
+  const { uninstall: remove } = await import('../uninstall.ts');
+  const found = await remove(config, { isDryRun, keepDirectory });
+  context.print(found, () => uninstalledText(found, isDryRun));
+  const [first] = found.blocking;
+  if (first === undefined) return;
+  const more = found.blocking.length > 1 ? ` (and ${found.blocking.length - 1} more)` : '';
+  context.exitCode = ExitCode.failed;
+  context.io.error(`causeway: nothing was removed: ${first}${more}\n`);
+}
+
+async function confirmUninstall(context: CommandContext, name: string): Promise<void> {
+  if (!context.io.isInteractive) {
+    throw new CliError(ExitCode.usage, 'uninstall cannot be undone: add --yes');
+  }
+  const answer = await context.io.ask(`Remove the state of ${name} for good? [y/N] `);
+  if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
+}
+
+function uninstalledText(found: Uninstalled, isDryRun: boolean): string {
+  const { topic, blocking, links, aclsCount, directory, isDirectoryRemoved } = found;
+  if (blocking.length > 0) return blocking.map((reason) => `In the way: ${reason}\n`).join('');
+  const head = isDryRun ? 'Nothing was removed, and nothing stands in the way.' : 'Removed.';
+  const kept = aclsCount > 0 ? `${aclsCount} ACLs that links made stay: clients need them.\n` : '';
+  return `${head}\n${block([
+    ['State topic', topic],
+    ['With it the links', links.join(', ') || 'none'],
+    ['Mirror logs', isDirectoryRemoved || isDryRun ? directory : `${directory} (left as it is)`],
+  ])}${kept}`;
+}
+
 export function addUninstall(program: Command, runner: Runner): void {
   program
     .command('uninstall')
-    .description('list everything that the proxy has made in the clusters, and what to do with it')
-    .option('--dry-run', 'needed: nothing is removed in this version')
+    .description('remove the proxy for good: its state and mirror logs, once nothing rests on them')
+    .option('--dry-run', 'say what is there and what stands in the way; removes nothing')
+    .option('--config <file>', 'the configuration of the proxy, which must be stopped')
+    .option('--keep-directory', 'leave the directory of mirror logs as it is')
+    .option('--yes', 'ask nothing')
     .action(action(runner, uninstall));
 }

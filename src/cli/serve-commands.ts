@@ -4,27 +4,17 @@
 import { totalmem } from 'node:os';
 import type { Command } from 'commander';
 import type { CausewayConfig, TlsListenerConfig } from '../config/config.ts';
-import { ConfigError, loadConfig } from '../config/load.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
 import { CliError, ExitCode } from './io.ts';
 import { addStateExport } from './other-commands.ts';
 import { block, bytes, table } from './output.ts';
+import { readConfig } from './read-config.ts';
 
 interface ServeOptions {
   config: string;
   check?: boolean;
   acceptLoss?: boolean;
   takeOver?: boolean;
-}
-
-async function readConfig(context: CommandContext, file: string): Promise<CausewayConfig> {
-  try {
-    return await loadConfig(file, context.io.environment);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    for (const problem of error.problems.slice(0, -1)) context.io.error(`causeway: ${problem}\n`);
-    throw new CliError(ExitCode.failed, error.problems.at(-1) ?? 'the configuration is wrong');
-  }
 }
 
 async function reportConfig(context: CommandContext, config: CausewayConfig): Promise<void> {

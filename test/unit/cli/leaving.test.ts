@@ -41,10 +41,11 @@ test('a detach says what it would do, what stands in the way, and what it did', 
   assert.match(JSON.stringify(services.links.lastCall.argument), /"dropHistory":true/);
 });
 
-test('uninstall lists what was made, and removes nothing', async () => {
+test('uninstall lists what was made, and removes nothing of a running proxy', async () => {
   const listed = await causeway(['uninstall', '--dry-run']);
   assert.equal(listed.code, 0);
   assert.match(listed.out, /acl +allow User:app/);
   assert.match(listed.out, /topic +__causeway_state/);
-  assertOneLine(await causeway(['uninstall']), 1, /removes nothing in this version/);
+  assertOneLine(await causeway(['uninstall']), 2, /stop the proxy and give --config FILE/);
+  assertOneLine(await causeway(['uninstall', '--config', '/none.yaml', '--yes']), 1, /none\.yaml/);
 });
