@@ -25,16 +25,11 @@ export interface ReaderPlan {
   readonly committed: readonly number[];
 }
 
-interface Commit {
-  /** So many records had been read when it was answered. */
-  readonly after: number;
-  readonly offsets: readonly number[];
-}
-
 /** One program's life. */
 interface Life {
   readonly consumer: ForeignConsumer;
-  readonly commits: Commit[];
+  /** What was committed before it began, then what it has committed itself, by partition. */
+  readonly commits: (readonly number[])[];
 }
 
 export class HistoryReader {
@@ -60,7 +55,7 @@ export class HistoryReader {
   }
 
   get #committed(): readonly number[] {
-    return this.#life.commits.at(-1)?.offsets ?? this.#plan.committed;
+    return this.#life.commits.at(-1) ?? this.#plan.committed;
   }
 
   get count(): number {
@@ -76,7 +71,7 @@ export class HistoryReader {
         ? { properties: { 'max.partition.fetch.bytes': '600' } }
         : {}),
     });
-    this.#lives.push({ consumer, commits: [{ after: 0, offsets: committed }] });
+    this.#lives.push({ consumer, commits: [committed] });
   }
 
   /** Commits where it is; a commit that fails changes nothing that is known. */
@@ -86,7 +81,7 @@ export class HistoryReader {
       const offsets = await consumer.commit();
       const { topic } = this.#plan;
       const now = this.#committed.map((before, index) => offsets[`${topic}-${index}`] ?? before);
-      commits.push({ after: consumer.records.length, offsets: now });
+      commits.push(now);
     } catch (error) {
       if (!(error instanceof ForeignClientError)) throw error;
     }
@@ -156,13 +151,13 @@ export class HistoryReader {
     const name = `${this.#plan.topic}-${partition}`;
     const starts = consumer.assignments
       .filter(({ partitions }) => partitions.includes(name))
-      .map(({ after }) => after);
-    let position = commits[0]?.offsets[partition] ?? 0;
-    return starts.map((start, index) => {
+      .map(({ after, commitsBefore }) => ({ after, known: commits[commitsBefore] }));
+    let position = commits[0]?.[partition] ?? 0;
+    return starts.map(({ after: start, known }, index) => {
       const isMine = (record: { partition: number }): boolean => record.partition === partition;
-      const reads = consumer.records.slice(start, starts[index + 1]).filter(isMine);
-      const known = commits.filter(({ after }) => after <= start).at(-1);
-      const committed = known?.offsets[partition] ?? 0;
+      const reads = consumer.records.slice(start, starts[index + 1]?.after).filter(isMine);
+      // A commit that was answered after the assignment may have come too late for its position.
+      const committed = known?.[partition] ?? 0;
       const furthest = Math.max(position, committed);
       position = Math.max(position, (reads.at(-1)?.offset ?? -1) + 1);
       return {

@@ -87,10 +87,9 @@ export class ClientProcess {
   #read(line: string): void {
     const event: ClientEvent = JSON.parse(line);
     if (event.event === 'error') this.errors.push(String(event.message));
-    if (event.event !== 'reply') {
-      this.#onEvent(event);
-      return;
-    }
+    // Replies too: their place among the events says what had happened before.
+    this.#onEvent(event);
+    if (event.event !== 'reply') return;
     const id = Number(event.id);
     const waiter = this.#waiters.get(id);
     this.#waiters.delete(id);

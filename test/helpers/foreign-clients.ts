@@ -162,11 +162,16 @@ async function clientCommand(
 export class ForeignConsumer {
   readonly kind: ConsumerKind;
   readonly records: ConsumedRecord[] = [];
-  /** Every assignment so far: how many records had come before it. */
-  readonly assignments: { readonly partitions: readonly string[]; readonly after: number }[] = [];
+  /** Every assignment so far: how many records, and answers to commits, had come before it. */
+  readonly assignments: {
+    readonly partitions: readonly string[];
+    readonly after: number;
+    readonly commitsBefore: number;
+  }[] = [];
   /** Partitions held at present, as `topic-partition`. */
   readonly assigned = new Set<string>();
   readonly #process: ClientProcess;
+  #commitsCount = 0;
 
   constructor(kind: ConsumerKind, command: ClientCommand) {
     this.kind = kind;
@@ -188,8 +193,10 @@ export class ForeignConsumer {
     }
     if (event.event === 'assigned') {
       for (const name of partitions) this.assigned.add(name);
-      this.assignments.push({ partitions, after: this.records.length });
+      const after = this.records.length;
+      this.assignments.push({ partitions, after, commitsBefore: this.#commitsCount });
     }
+    if (event.event === 'reply' && event.error === undefined) this.#commitsCount++;
     if (event.event === 'revoked') for (const name of partitions) this.assigned.delete(name);
   }
 
