@@ -1,76 +1,56 @@
-// Making a mirror: intent by name, shell, logs, then ACTIVE with id and timelines (design §4
-// "Gating"). Owns the order of the steps and their repetition after a crash; refuses to know
-// fetching. Invariants: the intent is committed before the shell can exist, so that no producer
-// slips into it; a topic of that name which is not our empty shell is never touched, and stops
-// being gated at once.
+// Making mirrors: intent by name, shell, logs, then ACTIVE with id and timelines (design §4
+// "Gating"); one, or many together by the same few requests and state transactions. Owns the
+// order of the steps and their repetition after a crash; refuses to know fetching. Invariants:
+// the intent is committed before the shell can exist, so that no producer slips into it; a topic
+// of that name which is not our empty shell is never touched, and stops being gated at once; what
+// goes wrong with one of many stops none of the others.
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
-import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
-import { originsOf } from '../gateway/mirror-origins.ts';
-import type { MirrorErrorCode, PendingCreation, TopicRecord } from '../state/records.ts';
+import { StorageError } from '../../storage/errors.ts';
+import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import type { PendingCreation, TopicRecord } from '../state/records.ts';
 import { internalTopics } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
+import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
 import type { LinkRuntime } from './link.ts';
 import { checkTopicName } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
+import { checkRecreatable } from './recreatable.ts';
 import { type CreateMirror, LinkError, type RecreateMirror } from './service.ts';
-import { createShell, deleteShell, measureShells, topicConfigs } from './shell-topic.ts';
-import { Signal } from './signal.ts';
 import {
-  type SourceStart,
-  sourceStarts,
-  startOffsetSetting,
-  startTimestamp,
-} from './start-offset.ts';
+  createShells,
+  deleteShell,
+  existsAlready,
+  measureShells,
+  type NewShell,
+  topicConfigs,
+} from './shell-topic.ts';
+import { forEachLimited, Signal } from './signal.ts';
+import { type SourceStart, startOffsetSetting, startTimestamp } from './start-offset.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
-import {
-  otherConfigs,
-  ownConfigs,
-  refusedOverride,
-  shellConfigs,
-  syncedConfigs,
-} from './topic-configs.ts';
+import { otherConfigs, ownConfigs, refusedOverride, shellConfigs } from './topic-configs.ts';
 
-interface Plan {
-  readonly source: TopicInfo;
-  /** What was taken over from the source. */
-  readonly synced: Readonly<Record<string, string>>;
-  /** With the operator's own on top. */
-  readonly configs: Readonly<Record<string, string>>;
-  readonly starts: readonly SourceStart[];
-  /** Clusters that the records came through before the source. */
-  readonly origins: readonly string[];
+/** A mirror that is to be made. */
+interface Creation extends ToPlan {
+  readonly auto?: TopicRecord['auto'];
 }
 
-/** A new copy may take the place of the old one only where the source is not what was mirrored. */
-const recreatable: ReadonlySet<MirrorErrorCode> = new Set([
-  'SOURCE_TOPIC_ID_CHANGED',
-  'SOURCE_TOPIC_MAY_BE_DELETED',
-  'SOURCE_PARTITIONS_DECREASED',
-  'UNEXPECTED_TRUNCATION',
-  'NON_MONOTONIC_LOG_APPEND_EPOCH',
-  'SHELL_TOPIC_DELETED',
-]);
+/** What a mirror is made from, intent not yet on record or just committed. */
+interface Draft {
+  readonly intent: TopicRecord;
+  readonly plan: Plan;
+}
+
+/** By the mirror's name; who is not in it was made, or goes on by itself. */
+export type CreationErrors = Map<string, LinkError | StorageError>;
+
 const goneWithinMs = 15_000;
 const gonePollMs = 100;
+/** Topics whose logs are made at once. */
+const logsInFlight = 16;
 
 const resumed: Audit = { actor: 'causeway', why: 'creation resumed' };
-
-/** @throws LinkError MIRROR_NOT_FOUND, ILLEGAL_STATE */
-export function checkRecreatable(name: string, record: TopicRecord | undefined): TopicRecord {
-  if (record === undefined) {
-    throw new LinkError('MIRROR_NOT_FOUND', `Topic '${name}' is not a mirror`);
-  }
-  const code = record.error?.code;
-  if (record.state === 'FAILED' && code !== undefined && recreatable.has(code)) return record;
-  const why = record.state === 'FAILED' ? `FAILED with ${code ?? 'no code'}` : record.state;
-  throw new LinkError(
-    'ILLEGAL_STATE',
-    `Topic '${name}' is ${why}: only a mirror whose source topic is not the one that was ` +
-      `mirrored is made anew. Delete it with "causeway mirror delete ${name}" to begin again`,
-  );
-}
 
 export interface CreatorParts {
   readonly context: LinkContext;
@@ -92,35 +72,99 @@ export class MirrorCreator {
   /**
    * Resolves when the mirror is ACTIVE, or PENDING_MIRROR when the destination's answer was lost.
    */
-  async create(
-    link: LinkRuntime,
-    request: CreateMirror,
-    options: { isAuto: boolean } = { isAuto: false },
-  ): Promise<string> {
-    const name = request.mirrorTopic ?? `${link.settings.prefix}${request.sourceTopic}`;
-    this.#checkNames(name, request.sourceTopic);
-    const { [startOffsetSetting]: spec, ...overrides } = request.configs ?? {};
+  async create(link: LinkRuntime, request: CreateMirror): Promise<string> {
+    const { sourceTopic, validateOnly, actor } = request;
+    const name = request.mirrorTopic ?? `${link.settings.prefix}${sourceTopic}`;
+    this.#checkNames(name, sourceTopic);
+    const { [startOffsetSetting]: spec, ...configs } = request.configs ?? {};
     const startOffset = spec ?? link.settings.startOffset;
     startTimestamp(startOffset);
-    const refused = refusedOverride(overrides);
+    const refused = refusedOverride(configs);
     if (refused !== null) throw new LinkError('INVALID_CONFIG', refused);
-    await this.#changes.locks.run(name, async () => {
-      this.#checkFree(name);
-      const creating: PendingCreation = {
-        replicationFactor: request.replicationFactor ?? link.settings.topicSync.replicationFactor,
-        configs: overrides,
-        startOffset,
-      };
-      const plan = await this.#plan(link, request.sourceTopic, creating);
-      await this.#checkDestination(name, plan, creating);
-      if (request.validateOnly) return;
-      const { sourceTopic } = request;
-      const auto = options.isAuto ? { auto: { isFilteredOut: false } } : {};
-      const intent = this.#intent({ name, link: link.name, sourceTopic, ...auto }, plan, creating);
-      await this.#changes.commit([{ put: intent }]);
-      await this.#carryOut(intent, plan, { actor: request.actor, why: 'created' });
-    });
+    const replicationFactor =
+      request.replicationFactor ?? link.settings.topicSync.replicationFactor;
+    const creation = { name, sourceTopic, creating: { replicationFactor, configs, startOffset } };
+    const errors = await this.#createAll(link, [creation], { validateOnly, actor });
+    const error = errors.get(name);
+    if (error !== undefined) throw error;
     return name;
+  }
+
+  /** Mirrors that the link's filters want, as the link's settings have them. */
+  async createMatched(
+    link: LinkRuntime,
+    wanted: readonly { readonly name: string; readonly sourceTopic: string }[],
+  ): Promise<CreationErrors> {
+    const { startOffset, topicSync } = link.settings;
+    const { replicationFactor } = topicSync;
+    const errors: CreationErrors = new Map();
+    const creations = wanted.flatMap(({ name, sourceTopic }): Creation[] => {
+      const error = this.#wrongNames(name, sourceTopic);
+      if (error !== null) errors.set(name, error);
+      const creating = { replicationFactor, configs: {}, startOffset };
+      return error === null
+        ? [{ name, sourceTopic, creating, auto: { isFilteredOut: false } }]
+        : [];
+    });
+    const options = { validateOnly: false, actor: 'causeway' };
+    return new Map([...errors, ...(await this.#createAll(link, creations, options))]);
+  }
+
+  async #createAll(
+    link: LinkRuntime,
+    creations: readonly Creation[],
+    { validateOnly, actor }: { readonly validateOnly: boolean; readonly actor: string },
+  ): Promise<CreationErrors> {
+    const errors: CreationErrors = new Map();
+    const names = creations.map(({ name }) => name);
+    await this.#changes.locks.run(names, async () => {
+      const free = creations.filter(({ name }) => {
+        const isFree = this.#changes.record(name) === undefined;
+        if (!isFree) errors.set(name, existsAlready(name));
+        return isFree;
+      });
+      const planned = await this.#planAll(link, free, errors);
+      const accepted = await this.#accepted(planned, errors);
+      if (validateOnly || accepted.length === 0) return;
+      const drafts = accepted.map(({ plan, ...creation }) => ({
+        intent: this.#intent({ ...creation, link: link.name }, plan),
+        plan,
+      }));
+      await this.#changes.commit(drafts.map(({ intent }) => ({ put: intent })));
+      await this.#carryOut(drafts, { audit: { actor, why: 'created' }, errors });
+    });
+    return errors;
+  }
+
+  async #planAll(
+    link: LinkRuntime,
+    creations: readonly Creation[],
+    errors: CreationErrors,
+  ): Promise<readonly (Creation & { readonly plan: Plan })[]> {
+    const { destination } = this.#context;
+    const plans = await planMirrors({ link, destination }, creations);
+    return creations.flatMap((creation) => {
+      const plan = plans.get(creation.name);
+      if (plan instanceof LinkError) errors.set(creation.name, plan);
+      return plan === undefined || plan instanceof LinkError ? [] : [{ ...creation, plan }];
+    });
+  }
+
+  /** What the destination would make now: an ordinary topic of that name is not to be gated. */
+  async #accepted<Planned extends ToPlan & { readonly plan: Plan }>(
+    planned: readonly Planned[],
+    errors: CreationErrors,
+  ): Promise<readonly Planned[]> {
+    if (planned.length === 0) return [];
+    const shells = planned.map(({ name, plan, creating }) => newShell(name, plan, creating));
+    const options = { validateOnly: true };
+    const outcomes = await createShells(this.#context.destination, shells, options);
+    return planned.filter(({ name }) => {
+      const outcome = outcomes.get(name);
+      if (typeof outcome === 'string') return true;
+      errors.set(name, unaccepted(outcome));
+      return false;
+    });
   }
 
   /**
@@ -133,18 +177,19 @@ export class MirrorCreator {
       const failed = checkRecreatable(name, this.#changes.record(name));
       const { creating, isThere } = await this.#shellAsItIs(link, failed);
       const plan = await this.#plan(link, failed.sourceTopic, creating);
-      if (!isThere) await this.#checkDestination(name, plan, creating);
+      const planned = { name, sourceTopic: failed.sourceTopic, creating, plan };
+      if (!isThere) await this.#checkDestination(planned);
       if (request.validateOnly) return;
       this.#context.state.lease.check();
       await link.feeds.hold(name);
       try {
         await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
-        await this.#untilFree(name, plan, creating);
-        const intent = this.#intent(failed, plan, creating);
+        await this.#untilFree(planned);
+        const intent = this.#intent({ ...failed, creating }, plan);
         await this.#changes.commit([{ put: intent }]);
         link.forget(name);
         if (failed.topicId !== null) await this.#topics.deleteLogs(failed.topicId);
-        await this.#carryOut(intent, plan, { actor: request.actor, why: 'recreated' });
+        await this.#carryOutOne({ intent, plan }, { actor: request.actor, why: 'recreated' });
       } finally {
         link.release(name);
       }
@@ -173,12 +218,12 @@ export class MirrorCreator {
   }
 
   /** A broker may finish the deletion of a topic after it has answered. */
-  async #untilFree(name: string, plan: Plan, creating: PendingCreation): Promise<void> {
+  async #untilFree(planned: ToPlan & { readonly plan: Plan }): Promise<void> {
     const { clock } = this.#context;
     const deadlineMs = clock.monotonicMs() + goneWithinMs;
     for (;;) {
       try {
-        return await this.#checkDestination(name, plan, creating);
+        return await this.#checkDestination(planned);
       } catch (error) {
         const isThere = error instanceof LinkError && error.code === 'TOPIC_EXISTS';
         if (!isThere || clock.monotonicMs() >= deadlineMs) throw error;
@@ -187,11 +232,8 @@ export class MirrorCreator {
     }
   }
 
-  #intent(
-    { name, link, sourceTopic, auto }: Pick<TopicRecord, 'name' | 'link' | 'sourceTopic' | 'auto'>,
-    plan: Plan,
-    creating: PendingCreation,
-  ): TopicRecord {
+  #intent(wanted: Creation & { readonly link: string }, plan: Plan): TopicRecord {
+    const { name, link, sourceTopic, creating, auto } = wanted;
     return {
       kind: 'topic',
       name,
@@ -224,13 +266,15 @@ export class MirrorCreator {
         // would know it.
         const now: TopicRecord = { ...intent, syncedConfigs: plan.synced };
         await this.#changes.commit([{ put: now }]);
-        await this.#carryOut(now, plan, resumed);
+        await this.#carryOutOne({ intent: now, plan }, resumed);
         return;
       }
       const foreign = await this.#whyForeign(found, plan, intent);
       const { topicId } = found;
-      if (foreign === null) await this.#finish(intent, plan, { topicId, audit: resumed });
-      else await this.#abandon(intent, foreign);
+      if (foreign !== null) return this.#abandon(intent, foreign);
+      const errors: CreationErrors = new Map();
+      await this.#finish([{ intent, plan, topicId }], { audit: resumed, errors });
+      throwOf(errors, name);
     });
   }
 
@@ -245,148 +289,130 @@ export class MirrorCreator {
     }
   }
 
-  #checkFree(name: string): void {
-    if (this.#changes.record(name) !== undefined) {
-      throw new LinkError('TOPIC_EXISTS', `Topic '${name}' already exists.`);
+  #wrongNames(name: string, sourceTopic: string): LinkError | null {
+    try {
+      this.#checkNames(name, sourceTopic);
+      return null;
+    } catch (error) {
+      if (error instanceof LinkError) return error;
+      throw error;
     }
   }
 
   async #plan(link: LinkRuntime, sourceTopic: string, creating: PendingCreation): Promise<Plan> {
-    try {
-      const cluster = await link.connected();
-      const source = await this.#sourceTopic(cluster, sourceTopic, link.record.sourceClusterId);
-      const { include } = link.settings.configSync;
-      const told = await topicConfigs(cluster, sourceTopic);
-      const origins = originsOf(told);
-      await this.#checkLoop(sourceTopic, [...origins, link.record.sourceClusterId]);
-      const synced = syncedConfigs(told, include);
-      const configs = shellConfigs(synced, creating.configs);
-      const { startOffset: spec } = creating;
-      const starts = await sourceStarts(cluster, source, spec === undefined ? {} : { spec });
-      if (starts === null) {
-        throw new LinkError(
-          'SOURCE_UNREACHABLE',
-          `The log starts of source topic '${sourceTopic}' cannot be read now`,
-        );
-      }
-      return { source, synced, configs, starts, origins };
-    } catch (error) {
-      if (!(error instanceof ClusterError)) throw error;
-      throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });
+    const { destination } = this.#context;
+    const wanted = { name: sourceTopic, sourceTopic, creating };
+    const plan = (await planMirrors({ link, destination }, [wanted])).get(sourceTopic);
+    if (plan instanceof LinkError) throw plan;
+    if (plan === undefined) throw new TypeError(`no plan for ${sourceTopic}`);
+    return plan;
+  }
+
+  async #checkDestination(planned: ToPlan & { readonly plan: Plan }): Promise<void> {
+    const errors: CreationErrors = new Map();
+    await this.#accepted([planned], errors);
+    throwOf(errors, planned.name);
+  }
+
+  async #carryOutOne(draft: Draft, audit: Audit): Promise<void> {
+    const errors: CreationErrors = new Map();
+    await this.#carryOut([draft], { audit, errors });
+    throwOf(errors, draft.intent.name);
+  }
+
+  /** The intents are on record: shells by one request, and what comes of each by one commit. */
+  async #carryOut(drafts: readonly Draft[], how: CarryOut): Promise<void> {
+    this.#context.state.lease.check();
+    const shells = drafts.map(({ intent, plan }) => newShell(intent.name, plan, intent.creating));
+    const options = { validateOnly: false };
+    const outcomes = await createShells(this.#context.destination, shells, options);
+    const made: Made[] = [];
+    const refused: string[] = [];
+    for (const draft of drafts) {
+      const { name } = draft.intent;
+      const outcome = outcomes.get(name) ?? existsAlready(name);
+      if (typeof outcome === 'string') made.push({ ...draft, topicId: outcome });
+      else if (this.#isOver(draft.intent, outcome, how)) refused.push(name);
     }
+    await this.#finish(made, { ...how, refused });
   }
 
-  /** Records must not come back into a cluster that they came from, under whatever name. */
-  async #checkLoop(sourceTopic: string, clusters: readonly string[]): Promise<void> {
-    const { clusterId } = await this.#context.destination.metadata([]);
-    if (clusterId === null || !clusters.includes(clusterId)) return;
-    const chain = [...clusters, clusterId].join(' -> ');
-    throw new LinkError('LOOP', `Source topic '${sourceTopic}' came from here: ${chain} is a loop`);
-  }
-
-  async #sourceTopic(cluster: Cluster, topic: string, clusterId: string): Promise<TopicInfo> {
-    const metadata = await cluster.metadata([topic]);
-    if (metadata.clusterId !== clusterId) {
-      throw new LinkError(
-        'CLUSTER_ID_MISMATCH',
-        `The source is cluster ${metadata.clusterId}, the link is to ${clusterId}`,
+  /** False: the intent stays, and the next look goes on with it. */
+  #isOver(intent: TopicRecord, error: LinkError | ClusterError, how: CarryOut): boolean {
+    if (error instanceof ClusterError && error.maybeSent) {
+      this.#context.events.warn(
+        'mirror_create_pending',
+        `Topic '${intent.name}': the destination's answer was lost, creation goes on by itself`,
+        { topic: intent.name, link: intent.link },
       );
+      return false;
     }
-    const info = metadata.topics.get(topic);
-    if (info?.errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
-      throw new LinkError('SOURCE_UNAUTHORIZED', `No right to describe source topic '${topic}'`);
-    }
-    if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
-      throw new LinkError('SOURCE_TOPIC_NOT_FOUND', `Source topic '${topic}' does not exist`);
-    }
-    if (info.errorCode !== ErrorCode.NONE) {
-      throw new LinkError(
-        'SOURCE_UNREACHABLE',
-        `Source topic '${topic}' cannot be read: ${errorName(info.errorCode)}`,
-      );
-    }
-    if (info.isInternal) {
-      throw new LinkError('INVALID_NAME', `Topic '${topic}' is internal and is never mirrored`);
-    }
-    return info;
+    how.errors.set(
+      intent.name,
+      error instanceof ClusterError
+        ? new LinkError('DESTINATION_REFUSED', error.message, { cause: error })
+        : error,
+    );
+    // It has come into being just now, and may be ours: the next look tells.
+    return !(how.audit === resumed && error.code === 'TOPIC_EXISTS');
   }
 
-  async #checkDestination(name: string, plan: Plan, creating: PendingCreation): Promise<void> {
-    try {
-      await createShell(this.#context.destination, {
-        name,
-        partitionsCount: plan.source.partitions.length,
-        replicationFactor: creating.replicationFactor,
-        configs: plan.configs,
-        validateOnly: true,
-      });
-    } catch (error) {
-      if (!(error instanceof ClusterError)) throw error;
-      throw new LinkError(
-        'DESTINATION_REFUSED',
-        `The destination does not answer: ${error.message}`,
-        { cause: error },
-      );
-    }
-  }
-
-  async #carryOut(intent: TopicRecord, plan: Plan, audit: Audit): Promise<void> {
-    let topicId: string;
-    try {
-      this.#context.state.lease.check();
-      topicId = await createShell(this.#context.destination, {
-        name: intent.name,
-        partitionsCount: plan.source.partitions.length,
-        replicationFactor: intent.creating?.replicationFactor ?? -1,
-        configs: plan.configs,
-        validateOnly: false,
-      });
-    } catch (error) {
-      if (error instanceof ClusterError && error.maybeSent) {
-        this.#context.events.warn(
-          'mirror_create_pending',
-          `Topic '${intent.name}': the destination's answer was lost, creation goes on by itself`,
-          { topic: intent.name, link: intent.link },
-        );
+  /** Logs, then one commit: ACTIVE whose shells are there, gone whose shells were refused. */
+  async #finish(
+    made: readonly Made[],
+    { audit, errors, refused = [] }: CarryOut & { readonly refused?: readonly string[] },
+  ): Promise<void> {
+    const ids = await this.#ids(made);
+    this.#context.state.lease.check();
+    const finished: { readonly intent: TopicRecord; readonly active: TopicRecord }[] = [];
+    await forEachLimited(made, logsInFlight, async ({ intent, plan }) => {
+      const topicId = ids.get(intent.name) ?? zeroUuid;
+      const error = await this.#createLogs(topicId, plan.starts);
+      if (error !== null) {
+        errors.set(intent.name, error);
         return;
       }
-      const isThere = error instanceof LinkError && error.code === 'TOPIC_EXISTS';
-      // It has come into being just now, and may be ours: the next look tells.
-      if (isThere && audit === resumed) throw error;
-      await this.#changes.commit([{ delete: `topic/${intent.name}` }]);
-      if (!(error instanceof ClusterError)) throw error;
-      throw new LinkError('DESTINATION_REFUSED', error.message, { cause: error });
-    }
-    await this.#finish(intent, plan, { topicId, audit });
-  }
-
-  async #finish(
-    intent: TopicRecord,
-    plan: Plan,
-    { topicId, audit }: { topicId: string; audit: Audit },
-  ): Promise<void> {
-    const id = topicId === zeroUuid ? await this.#readId(intent.name) : topicId;
-    this.#context.state.lease.check();
-    for (const [partition, { base }] of plan.starts.entries()) {
-      await this.#topics.createLog({ topicId: id, partition }, base);
-    }
-    const active = this.#changes.next(intent, 'created', {
-      topicId: id,
-      sourceTopicId: plan.source.topicId,
-      partitions: plan.starts.map(({ start }) => newMirror(virtualOffset(start))),
+      const active = this.#changes.next(intent, 'created', {
+        topicId,
+        sourceTopicId: plan.source.topicId,
+        partitions: plan.starts.map(({ start }) => newMirror(virtualOffset(start))),
+      });
+      finished.push({ intent, active });
     });
-    await this.#changes.commit([{ put: active }]);
-    this.#changes.tell(intent, active, audit);
+    const gone = refused.map((name) => ({ delete: `topic/${name}` }));
+    await this.#changes.commit([...finished.map(({ active }) => ({ put: active })), ...gone]);
+    for (const { intent, active } of finished) this.#changes.tell(intent, active, audit);
   }
 
-  /** Old brokers do not tell the id when they create a topic. */
-  async #readId(name: string): Promise<string> {
-    const { topics } = await this.#context.destination.metadata([name]);
-    const topicId = topics.get(name)?.topicId ?? zeroUuid;
-    if (topicId === zeroUuid || !isUuid(topicId)) {
-      throw new LinkError('NOT_SUPPORTED', 'The destination has no topic ids (Kafka 2.8 or later)');
+  async #createLogs(topicId: string, starts: readonly SourceStart[]): Promise<StorageError | null> {
+    try {
+      for (const [partition, { base }] of starts.entries()) {
+        await this.#topics.createLog({ topicId, partition }, base);
+      }
+      return null;
+    } catch (error) {
+      if (error instanceof StorageError) return error;
+      throw error;
     }
-    return topicId;
+  }
+
+  /** By name. Old brokers do not tell the id when they create a topic. */
+  async #ids(made: readonly Made[]): Promise<ReadonlyMap<string, string>> {
+    const ids = new Map(made.map(({ intent, topicId }) => [intent.name, topicId] as const));
+    const unknown = [...ids].filter(([, id]) => id === zeroUuid).map(([name]) => name);
+    if (unknown.length === 0) return ids;
+    const { topics } = await this.#context.destination.metadata(unknown);
+    for (const name of unknown) {
+      const topicId = topics.get(name)?.topicId ?? zeroUuid;
+      if (topicId === zeroUuid || !isUuid(topicId)) {
+        throw new LinkError(
+          'NOT_SUPPORTED',
+          'The destination has no topic ids (Kafka 2.8 or later)',
+        );
+      }
+      ids.set(name, topicId);
+    }
+    return ids;
   }
 
   /**
@@ -425,4 +451,33 @@ export class MirrorCreator {
       { topic: intent.name, link: intent.link },
     );
   }
+}
+
+interface Made extends Draft {
+  readonly topicId: string;
+}
+
+interface CarryOut {
+  readonly audit: Audit;
+  readonly errors: CreationErrors;
+}
+
+function newShell(name: string, plan: Plan, creating: PendingCreation | undefined): NewShell {
+  return {
+    name,
+    partitionsCount: plan.source.partitions.length,
+    replicationFactor: creating?.replicationFactor ?? -1,
+    configs: plan.configs,
+  };
+}
+
+function unaccepted(outcome: LinkError | ClusterError | undefined): LinkError {
+  if (outcome instanceof LinkError) return outcome;
+  const message = `The destination does not answer: ${outcome?.message ?? 'nothing was said'}`;
+  return new LinkError('DESTINATION_REFUSED', message, { cause: outcome });
+}
+
+function throwOf(errors: CreationErrors, name: string): void {
+  const error = errors.get(name);
+  if (error !== undefined) throw error;
 }

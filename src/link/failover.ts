@@ -7,6 +7,7 @@ import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
+import { weighedChunks } from '../tasks/chunks.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { lostEnds, replaceLost } from './lost-logs.ts';
@@ -106,22 +107,11 @@ export class Failover {
   }
 
   #batches(names: readonly string[]): string[][] {
-    const batches: string[][] = [];
-    let batch: string[] = [];
-    let partitions = 0;
-    for (const name of names) {
-      const count = this.#topics.byName(name)?.partitionCount ?? 0;
-      const isFull = batch.length >= this.#context.limits.switchBatchTopics;
-      if (batch.length > 0 && (isFull || partitions + count > batchPartitionsMax)) {
-        batches.push(batch);
-        batch = [];
-        partitions = 0;
-      }
-      batch.push(name);
-      partitions += count;
-    }
-    if (batch.length > 0) batches.push(batch);
-    return batches;
+    return weighedChunks(names, {
+      itemsMax: this.#context.limits.switchBatchTopics,
+      weightMax: batchPartitionsMax,
+      weightOf: (name) => this.#topics.byName(name)?.partitionCount ?? 0,
+    });
   }
 
   /** Topics that can be failed over now; the others get their error, or are done already. */

@@ -11,6 +11,7 @@ import {
   createCreatableTopicConfig,
   createCreateTopicsRequest,
 } from '../../protocol/generated/create-topics-request.ts';
+import type { CreateTopicsResponse } from '../../protocol/generated/create-topics-response.ts';
 import {
   createDeleteTopicState,
   createDeleteTopicsRequest,
@@ -45,48 +46,78 @@ export interface NewShell {
   /** -1: the destination's default. */
   readonly replicationFactor: number;
   readonly configs: Readonly<Record<string, string>>;
-  readonly validateOnly: boolean;
 }
 
+/** The id of a shell that was made, or why it was not; a ClusterError: nobody knows whether. */
+export type ShellOutcome = string | LinkError | ClusterError;
+
 /** @throws LinkError TOPIC_EXISTS, DESTINATION_REFUSED; ClusterError when the outcome is unknown */
-export async function createShell(destination: Cluster, shell: NewShell): Promise<string> {
-  const configs = Object.entries(shell.configs).map(([name, value]) =>
-    createCreatableTopicConfig({ name, value }),
-  );
-  const response = await destination.send(
-    { kind: 'controller' },
-    createTopicsApi,
-    createCreateTopicsRequest({
-      topics: [
-        createCreatableTopic({
-          name: shell.name,
-          numPartitions: shell.partitionsCount,
-          replicationFactor: shell.replicationFactor,
-          configs,
-        }),
-      ],
-      timeoutMs: adminTimeoutMs,
-      validateOnly: shell.validateOnly,
+export async function createShell(
+  destination: Cluster,
+  shell: NewShell & { readonly validateOnly: boolean },
+): Promise<string> {
+  const outcomes = await createShells(destination, [shell], shell);
+  const outcome = outcomes.get(shell.name) ?? existsAlready(shell.name);
+  if (typeof outcome !== 'string') throw outcome;
+  return outcome;
+}
+
+/** Many by one request, with an outcome for each. */
+export async function createShells(
+  destination: Cluster,
+  shells: readonly NewShell[],
+  { validateOnly }: { readonly validateOnly: boolean },
+): Promise<ReadonlyMap<string, ShellOutcome>> {
+  const topics = shells.map((shell) =>
+    createCreatableTopic({
+      name: shell.name,
+      numPartitions: shell.partitionsCount,
+      replicationFactor: shell.replicationFactor,
+      configs: Object.entries(shell.configs).map(([name, value]) =>
+        createCreatableTopicConfig({ name, value }),
+      ),
     }),
-    { timeoutMs: adminTimeoutMs + 5_000 },
   );
-  const result = response.topics[0];
+  try {
+    const response = await destination.send(
+      { kind: 'controller' },
+      createTopicsApi,
+      createCreateTopicsRequest({ topics, timeoutMs: adminTimeoutMs, validateOnly }),
+      { timeoutMs: adminTimeoutMs + 5_000 },
+    );
+    const results = new Map(response.topics.map((result) => [result.name, result] as const));
+    return new Map(
+      shells.map(({ name }) => [name, shellOutcome(name, results.get(name), validateOnly)]),
+    );
+  } catch (error) {
+    if (!(error instanceof ClusterError)) throw error;
+    return new Map(shells.map(({ name }) => [name, error]));
+  }
+}
+
+export function existsAlready(name: string): LinkError {
+  return new LinkError('TOPIC_EXISTS', `Topic '${name}' already exists.`);
+}
+
+function shellOutcome(
+  name: string,
+  result: CreateTopicsResponse['topics'][number] | undefined,
+  validateOnly: boolean,
+): ShellOutcome {
   if (result === undefined || result.errorCode === ErrorCode.TOPIC_ALREADY_EXISTS) {
-    throw new LinkError('TOPIC_EXISTS', `Topic '${shell.name}' already exists.`);
+    return existsAlready(name);
   }
   if (result.errorCode === ErrorCode.REQUEST_TIMED_OUT) {
     // The broker stopped waiting for the controller, which may well have created it, or still does.
-    const message = `the destination did not create topic '${shell.name}' in time`;
-    throw new ClusterError('TIMEOUT', message, { maybeSent: !shell.validateOnly });
+    const message = `the destination did not create topic '${name}' in time`;
+    return new ClusterError('TIMEOUT', message, { maybeSent: !validateOnly });
   }
-  if (result.errorCode !== ErrorCode.NONE) {
-    throw new LinkError(
-      'DESTINATION_REFUSED',
-      `The destination refuses to create topic '${shell.name}': ` +
-        `${errorName(result.errorCode)}${result.errorMessage ? `: ${result.errorMessage}` : ''}`,
-    );
-  }
-  return result.topicId;
+  if (result.errorCode === ErrorCode.NONE) return result.topicId;
+  return new LinkError(
+    'DESTINATION_REFUSED',
+    `The destination refuses to create topic '${name}': ` +
+      `${errorName(result.errorCode)}${result.errorMessage ? `: ${result.errorMessage}` : ''}`,
+  );
 }
 
 /** Makes the shell have `count` partitions. @throws LinkError DESTINATION_REFUSED, ClusterError */
@@ -156,40 +187,71 @@ export async function deleteShell(
   );
 }
 
+interface DescribedResource {
+  readonly type: number;
+  readonly name: string;
+  readonly keys: readonly string[] | null;
+}
+
 async function describe(
   cluster: Cluster,
-  resource: { type: number; name: string; keys: string[] | null },
+  resources: readonly DescribedResource[],
   target: { kind: 'any' } | { kind: 'node'; nodeId: number },
-): Promise<readonly SourceConfig[]> {
+): Promise<ReadonlyMap<string, readonly SourceConfig[] | LinkError>> {
   const response = await cluster.send(
     target,
     describeConfigsApi,
     createDescribeConfigsRequest({
-      resources: [
+      resources: resources.map(({ type, name, keys }) =>
         createDescribeConfigsResource({
-          resourceType: resource.type,
-          resourceName: resource.name,
-          configurationKeys: resource.keys,
+          resourceType: type,
+          resourceName: name,
+          configurationKeys: keys === null ? null : [...keys],
         }),
-      ],
+      ),
     }),
   );
-  const result = response.results[0];
-  const errorCode = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
-  if (result === undefined || errorCode !== ErrorCode.NONE) {
-    throw new LinkError(
-      errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED ||
-        errorCode === ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        ? 'SOURCE_UNAUTHORIZED'
-        : 'SOURCE_TOPIC_NOT_FOUND',
-      `The configs of '${resource.name}' cannot be read: ${errorName(errorCode)}`,
-    );
-  }
-  return result.configs;
+  const results = new Map(response.results.map((result) => [result.resourceName, result] as const));
+  return new Map(
+    resources.map(({ name }) => {
+      const result = results.get(name);
+      const errorCode = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+      const isRead = result !== undefined && errorCode === ErrorCode.NONE;
+      return [name, isRead ? result.configs : unreadableConfigs(name, errorCode)];
+    }),
+  );
 }
 
-export function topicConfigs(cluster: Cluster, topic: string): Promise<readonly SourceConfig[]> {
-  return describe(cluster, { type: topicResource, name: topic, keys: null }, { kind: 'any' });
+function unreadableConfigs(name: string, errorCode: number): LinkError {
+  return new LinkError(
+    errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED ||
+      errorCode === ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+      ? 'SOURCE_UNAUTHORIZED'
+      : 'SOURCE_TOPIC_NOT_FOUND',
+    `The configs of '${name}' cannot be read: ${errorName(errorCode)}`,
+  );
+}
+
+/** Of each topic its configs, or why they cannot be read. @throws ClusterError */
+export function manyTopicConfigs(
+  cluster: Cluster,
+  topics: readonly string[],
+): Promise<ReadonlyMap<string, readonly SourceConfig[] | LinkError>> {
+  const resources = topics.map((name) => ({ type: topicResource, name, keys: null }));
+  return describe(cluster, resources, { kind: 'any' });
+}
+
+/** @throws LinkError, ClusterError */
+export async function topicConfigs(
+  cluster: Cluster,
+  topic: string,
+): Promise<readonly SourceConfig[]> {
+  return orThrow((await manyTopicConfigs(cluster, [topic])).get(topic));
+}
+
+function orThrow(found: readonly SourceConfig[] | LinkError | undefined): readonly SourceConfig[] {
+  if (found instanceof LinkError) throw found;
+  return found ?? [];
 }
 
 /** One broker setting, or null when the broker does not say. */
@@ -199,8 +261,8 @@ export async function brokerConfig(
   key: string,
 ): Promise<string | null> {
   const resource = { type: brokerResource, name: String(nodeId), keys: [key] };
-  const configs = await describe(cluster, resource, { kind: 'node', nodeId });
-  return configs.find(({ name }) => name === key)?.value ?? null;
+  const found = await describe(cluster, [resource], { kind: 'node', nodeId });
+  return orThrow(found.get(resource.name)).find(({ name }) => name === key)?.value ?? null;
 }
 
 export interface ShellPartition {

@@ -1,10 +1,11 @@
 // Where a mirror begins: the setting `mirror.start.offset.spec` and what it means at a source now.
 // Owns its three forms; refuses to know what is done with the offsets. Invariant: a mirror begins
 // at an offset that the source has, and a time that no record reaches means its end.
-import { ErrorCode } from '../../protocol/index.ts';
+import { ErrorCode, zeroUuid } from '../../protocol/index.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
 import { partitionKey } from './fetch-session.ts';
 import { refuse } from './setting-values.ts';
+import { forEachLimited } from './signal.ts';
 import {
   earliestTimestamp,
   firstBatchBase,
@@ -43,35 +44,55 @@ export interface SourceStart {
   readonly base: bigint;
 }
 
+/** Partitions whose first batch is looked up at once. */
+const lookupsInFlight = 8;
+
 /** Starts of all partitions of a source topic, by index; null when one cannot be read now. */
 export async function sourceStarts(
   source: Cluster,
   info: TopicInfo,
   options: { readonly from?: number; readonly spec?: string } = {},
 ): Promise<readonly SourceStart[] | null> {
+  return (await manySourceStarts(source, [info], options)).get(info.name) ?? null;
+}
+
+/** The same of many topics, by name, without those that cannot be read now. */
+export async function manySourceStarts(
+  source: Cluster,
+  infos: readonly TopicInfo[],
+  options: { readonly from?: number; readonly spec?: string } = {},
+): Promise<ReadonlyMap<string, readonly SourceStart[]>> {
   const { from = 0, spec = earliestStart } = options;
-  const partitions = info.partitions
-    .filter(({ partition }) => partition >= from)
-    .map(({ partition, leaderId }) => ({ topic: info.name, partition, leaderId }))
-    .sort((left, right) => left.partition - right.partition);
+  const partitions = infos.flatMap((info) =>
+    info.partitions
+      .filter(({ partition }) => partition >= from)
+      .map(({ partition, leaderId }) => ({ topic: info.name, partition, leaderId }))
+      .sort((left, right) => left.partition - right.partition),
+  );
+  const ids = new Map(infos.map(({ name, topicId }) => [name, topicId] as const));
   const timestamp = startTimestamp(spec);
   const answers = await listOffsets(source, partitions, { timestamp });
   const ends =
     timestamp < 0n
       ? answers
       : await listOffsets(source, partitions, { timestamp: latestTimestamp });
-  const starts: SourceStart[] = [];
-  for (const partition of partitions) {
+  const starts = new Map<string, SourceStart>();
+  await forEachLimited(partitions, lookupsInFlight, async (partition) => {
     const key = partitionKey(partition.topic, partition.partition);
     const [answer, end] = [answers.get(key), ends.get(key)];
-    if (answer?.errorCode !== ErrorCode.NONE || end?.errorCode !== ErrorCode.NONE) return null;
+    if (answer?.errorCode !== ErrorCode.NONE || end?.errorCode !== ErrorCode.NONE) return;
     const start = answer.offset < 0n ? end.offset : answer.offset;
+    const topicId = ids.get(partition.topic) ?? zeroUuid;
     // It may lie inside a batch, which comes whole.
     const base =
-      start === 0n
-        ? null
-        : await firstBatchBase(source, { ...partition, topicId: info.topicId, offset: start });
-    starts.push({ start, base: base !== null && base < start ? base : start });
+      start === 0n ? null : await firstBatchBase(source, { ...partition, topicId, offset: start });
+    starts.set(key, { start, base: base !== null && base < start ? base : start });
+  });
+  const byTopic = new Map<string, SourceStart[]>(infos.map(({ name }) => [name, []]));
+  for (const { topic, partition } of partitions) {
+    const start = starts.get(partitionKey(topic, partition));
+    if (start === undefined) byTopic.delete(topic);
+    else byTopic.get(topic)?.push(start);
   }
-  return starts;
+  return byTopic;
 }

@@ -24,10 +24,13 @@ import { Promotions } from './promote.ts';
 import type { ReceiptParts } from './receipt.ts';
 import type { LinkService } from './service.ts';
 import { ShellWatch } from './shell-watch.ts';
-import { messageOf } from './signal.ts';
+import { forEachLimited, messageOf } from './signal.ts';
 import { SourceFence } from './source-fence.ts';
 import { SwitchedWatch } from './switched-watch.ts';
 import { TopicChanges } from './topic-changes.ts';
+
+/** Creations that a crash has cut short, gone on with at once. */
+const creationsInFlight = 16;
 
 export interface StartLinksOptions {
   readonly state: State;
@@ -186,9 +189,12 @@ async function resumeCreations(parts: {
   links: Links<LinkTasks>;
 }): Promise<void> {
   const { context, creator, links } = parts;
-  for (const record of context.state.view.topics.values()) {
+  const pending = [...context.state.view.topics.values()].filter(
+    ({ state }) => state === 'PENDING_MIRROR',
+  );
+  await forEachLimited(pending, creationsInFlight, async (record) => {
     const link = links.entry(record.link)?.runtime;
-    if (record.state !== 'PENDING_MIRROR' || link === undefined) continue;
+    if (link === undefined) return;
     try {
       await creator.resume(link, record.name);
     } catch (error) {
@@ -198,5 +204,5 @@ async function resumeCreations(parts: {
         { topic: record.name, link: record.link },
       );
     }
-  }
+  });
 }

@@ -10,13 +10,16 @@ import type { LinkRuntime } from '../link/link.ts';
 import { LinkError, type TaskPlan } from '../link/service.ts';
 import { forEachLimited } from '../link/signal.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
-import { StateError } from '../state/state.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
+import { weighedChunks } from './chunks.ts';
 import { problemOf, TaskError, type TaskRound, type TaskWork } from './sync-task.ts';
 import { planTopics, type SourceTopic, type TopicPlan, type Wanted } from './topic-plan.ts';
 
 const periodDefaultMs = 2_000;
-const creationsInFlight = 4;
+/** What one request makes: within what a controller writes by one operation. */
+const batchTopicsMax = 100;
+const batchPartitionsMax = 1_000;
+const batchesInFlight = 2;
 const retryFirstMs = 2_000;
 const retryMaxMs = 30_000;
 
@@ -63,15 +66,18 @@ export class TopicSync implements TaskWork {
   }
 
   async round(): Promise<TaskRound> {
-    const plan = await this.#plan();
+    const { plan, partitionsOf } = await this.#look();
     for (const name of plan.leave) await this.#leave(name);
     for (const name of plan.back) await this.#comeBack(name);
     const wanted = new Set(plan.create.map(({ name }) => name));
     this.#failed.keep((name) => wanted.has(name));
     let created = 0;
     const due = plan.create.filter(({ name }) => this.#failed.isDue(name));
-    await forEachLimited(due, creationsInFlight, async (topic) => {
-      if (await this.#create(topic)) created++;
+    const bounds = { itemsMax: batchTopicsMax, weightMax: batchPartitionsMax };
+    const weightOf = ({ sourceTopic }: Wanted): number => partitionsOf(sourceTopic);
+    const batches = weighedChunks(due, { ...bounds, weightOf });
+    await forEachLimited(batches, batchesInFlight, async (batch) => {
+      created += await this.#createAll(batch);
     });
     return {
       problems: [...this.#problems(plan), ...this.#failed.problems],
@@ -84,7 +90,7 @@ export class TopicSync implements TaskWork {
   }
 
   async plan(): Promise<Omit<TaskPlan, 'task'>> {
-    const plan = await this.#plan();
+    const { plan } = await this.#look();
     const problems = [...this.#problems(plan), ...this.#failed.problems];
     const taken = await this.#taken(plan.create);
     const changes: TaskPlan['changes'][number][] = plan.create
@@ -115,7 +121,7 @@ export class TopicSync implements TaskWork {
     return { changes, problems };
   }
 
-  async #plan(): Promise<TopicPlan> {
+  async #look(): Promise<{ plan: TopicPlan; partitionsOf: (sourceTopic: string) => number }> {
     const { settings, record } = this.#link;
     const { filters, mirrorsMax } = settings.topicSync;
     if (filters === null) {
@@ -130,7 +136,7 @@ export class TopicSync implements TaskWork {
       const message = `The source is cluster ${metadata.clusterId}, not ${record.sourceClusterId}`;
       throw new TaskError('MISCONFIGURATION_ERROR', message);
     }
-    return planTopics({
+    const plan = planTopics({
       source: [...metadata.topics.values()].map(toSourceTopic),
       records: this.#context.state.view.topics,
       link: this.#link.name,
@@ -139,6 +145,8 @@ export class TopicSync implements TaskWork {
       ownTopicPrefix: this.#context.ownTopicPrefix,
       mirrorsMax,
     });
+    const { topics } = metadata;
+    return { plan, partitionsOf: (name) => topics.get(name)?.partitions.length ?? 0 };
   }
 
   #problems(plan: TopicPlan): readonly TaskProblem[] {
@@ -169,23 +177,34 @@ export class TopicSync implements TaskWork {
     return new Set([...topics.values()].filter(isThere).map(({ name }) => name));
   }
 
-  async #create({ name, sourceTopic }: Wanted): Promise<boolean> {
-    if (!this.#link.mayAct()) return false;
-    try {
-      const request = { link: this.#link.name, sourceTopic, mirrorTopic: name };
-      const options = { ...request, validateOnly: false, actor: 'causeway' };
-      await this.#creator.create(this.#link, options, { isAuto: true });
-      this.#failed.succeeded(name);
-      return true;
-    } catch (error) {
-      const problem = problemOf(error);
-      if (problem === null || error instanceof StateError) throw error;
+  /** Returns how many were made. What went wrong is remembered by topic. */
+  async #createAll(batch: readonly Wanted[]): Promise<number> {
+    if (!this.#link.mayAct()) return 0;
+    const errors = await this.#attempt(batch);
+    for (const { name, sourceTopic } of batch) {
+      const error = errors.get(name);
+      if (error === undefined) {
+        this.#failed.succeeded(name);
+        continue;
+      }
+      const { message } = error;
+      const { code } = problemOf(error) ?? { code: 'INTERNAL_ERROR' };
       const isLoop = error instanceof LinkError && error.code === 'LOOP';
-      const message = isLoop
-        ? `'${sourceTopic}' is not mirrored: ${problem.message}`
-        : `Mirror '${name}' cannot be made yet: ${problem.message}`;
-      this.#failed.failed(name, { code: problem.code, message, isHarmless: isLoop });
-      return false;
+      const told = isLoop
+        ? `'${sourceTopic}' is not mirrored: ${message}`
+        : `Mirror '${name}' cannot be made yet: ${message}`;
+      this.#failed.failed(name, { code, message: told, isHarmless: isLoop });
+    }
+    return batch.length - errors.size;
+  }
+
+  /** What concerns the whole batch (its source does not answer) is told of each. */
+  async #attempt(batch: readonly Wanted[]): Promise<ReadonlyMap<string, Error>> {
+    try {
+      return await this.#creator.createMatched(this.#link, batch);
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error;
+      return new Map(batch.map(({ name }) => [name, error]));
     }
   }
 

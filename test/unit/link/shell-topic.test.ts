@@ -27,7 +27,11 @@ class Answering extends FakeCluster {
 
   override async send<Request, Response>(_: unknown, api: Api<Request, Response>) {
     assert.equal(api.name, 'CreateTopics');
-    const topic = createCreatableTopicResult({ topicId: shellId, errorCode: this.#errorCode });
+    const topic = createCreatableTopicResult({
+      name: 'orders',
+      topicId: shellId,
+      errorCode: this.#errorCode,
+    });
     return createCreateTopicsResponse({ topics: [topic] }) as Response;
   }
 }
