@@ -73,7 +73,7 @@ function contextOf(options: StartLinksOptions): LinkContext {
 /** Configs and offsets of a topic once more, before it is promoted. */
 async function finalSync(links: Links<LinkTasks>, link: string, topic: string) {
   const entry = links.entry(link);
-  await entry?.tasks.finalConfigs();
+  await entry?.tasks.finalConfigs(topic);
   return (await entry?.tasks.groups.finalRound(topic)) ?? [];
 }
 

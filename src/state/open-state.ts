@@ -15,6 +15,7 @@ import { InstanceLease, waitBeforeActingMs } from './lease.ts';
 import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
 import { StateNotices, text } from './notices.ts';
 import type { OpenedState, StateOptions } from './options.ts';
+import { checkRecordSize } from './partition-writer.ts';
 import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type LeaseRecord, stateKey } from './records.ts';
@@ -30,6 +31,7 @@ import {
 import { TopicReader } from './topic-reader.ts';
 import { type KeyValue, TransactionWriter } from './transaction-writer.ts';
 import { changeKey, RecordView } from './view.ts';
+import { WaitingCommits } from './waiting-commits.ts';
 
 const leaseKey = 'lease';
 const topicPrefix = 'topic/';
@@ -51,6 +53,7 @@ class StateService implements OpenedState {
   /** Of the commit that is being written. */
   #keysInFlight: readonly string[] = [];
   #leaseBefore: LeaseRecord | undefined;
+  readonly #commits = new WaitingCommits();
   #queue: Promise<unknown> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
   #clusterId: string | null = null;
@@ -147,11 +150,17 @@ class StateService implements OpenedState {
     if (records.some(({ key }) => key === leaseKey)) {
       throw new StateError('CORRUPT', 'the lease is written by the state itself');
     }
+    for (const record of records) checkRecordSize(record);
     await this.#acquired;
-    await this.#enqueue(async () => {
-      await this.#requireLease();
-      await this.#transact(changes, records);
-    });
+    const done = this.#commits.add(changes, records);
+    const turn = this.#enqueue(() =>
+      this.#commits.write(async (joint) => {
+        await this.#requireLease();
+        await this.#transact(joint.changes, joint.records);
+      }),
+    );
+    // Together: it may have failed in somebody else's turn, long before this one.
+    await Promise.all([done, turn]);
   }
 
   async refresh(): Promise<void> {

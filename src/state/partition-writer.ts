@@ -52,6 +52,13 @@ const passingFaults: ReadonlySet<ClusterErrorCode> = new Set([
   'UNKNOWN_NODE',
 ]);
 
+/** Returns how large it is. @throws StateError UNAVAILABLE for one that no broker would take */
+export function checkRecordSize({ key, value }: KeyValue): number {
+  const bytes = Buffer.byteLength(key) + Buffer.byteLength(value ?? '') + recordOverheadBytes;
+  if (bytes <= messageBytesMax) return bytes;
+  throw new StateError('UNAVAILABLE', `state record "${key}" of ${bytes} bytes is too large`);
+}
+
 export class PartitionWriter {
   readonly #cluster: Cluster;
   readonly #topic: string;
@@ -89,12 +96,7 @@ export class PartitionWriter {
     let batch: KeyValue[] = [];
     let batchBytes = 0;
     for (const record of records) {
-      const bytes =
-        Buffer.byteLength(record.key) + Buffer.byteLength(record.value ?? '') + recordOverheadBytes;
-      if (bytes > messageBytesMax) {
-        const message = `state record "${record.key}" of ${bytes} bytes is too large`;
-        throw new StateError('UNAVAILABLE', message);
-      }
+      const bytes = checkRecordSize(record);
       if (batch.length > 0 && batchBytes + bytes > batchBytesMax) {
         batches.push(batch);
         batch = [];

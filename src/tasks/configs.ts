@@ -4,6 +4,7 @@
 // lease is checked before each change; what the destination refuses is shown, tried again with
 // back-off, and stops neither the data nor other topics or keys.
 import { ErrorCode, errorName } from '../../protocol/index.ts';
+import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { TaskPlan } from '../link/service.ts';
@@ -52,6 +53,10 @@ export class ConfigSync implements TaskWork {
   readonly #changes: TopicChanges;
   /** By `topic key=value`. */
   readonly #refused: BackOffs;
+  /** One after the other, so that what was read earlier never overwrites what was read later. */
+  readonly #steps = new Serial();
+  /** Topics that do not wait for the next round. */
+  readonly #asked = new Set<string>();
 
   constructor(parts: ConfigSyncParts) {
     this.#context = parts.context;
@@ -78,7 +83,7 @@ export class ConfigSync implements TaskWork {
     const wanted = new Set<string>();
     const counts = { topics: 0, changed: 0, localEdits: 0, drift: 0 };
     for (const records of chunks(this.#records(), topicsPerRequest)) {
-      const found = await this.#examine(records);
+      const { found, changed } = await this.#steps.run(() => this.#step(records));
       problems.push(...found.problems);
       for (const { record, diff } of found.examined) {
         for (const change of diff.changes) wanted.add(keyOf(record.name, change));
@@ -87,10 +92,31 @@ export class ConfigSync implements TaskWork {
         counts.drift += diff.changes.length + diff.localEdits.length;
         if (this.#partitions(record) !== null) counts.drift++;
       }
-      counts.changed += await this.#apply(found.examined);
+      counts.changed += changed;
     }
     this.#refused.keep((key) => wanted.has(key));
     return { problems: [...problems, ...this.#refused.problems], counts };
+  }
+
+  /**
+   * One topic without a whole round, at the latest when the step that is under way has ended; of
+   * many that ask, as many as fit go together.
+   */
+  async once(topic: string): Promise<void> {
+    this.#asked.add(topic);
+    await this.#steps.run(async () => {
+      // Somebody who asked before took it along: the step before this one.
+      if (!this.#asked.has(topic)) return;
+      const taken = new Set([...this.#asked].slice(0, topicsPerRequest));
+      for (const name of taken) this.#asked.delete(name);
+      const records = this.#records().filter(({ name }) => taken.has(name));
+      if (records.length > 0) await this.#step(records);
+    });
+  }
+
+  async #step(records: readonly TopicRecord[]): Promise<{ found: Findings; changed: number }> {
+    const found = await this.#examine(records);
+    return { found, changed: await this.#apply(found.examined) };
   }
 
   async plan(): Promise<Omit<TaskPlan, 'task'>> {

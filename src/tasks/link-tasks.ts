@@ -16,8 +16,6 @@ import { HeartbeatEmit } from './heartbeats.ts';
 import { SyncTask, type TaskWork } from './sync-task.ts';
 import { TopicSync } from './topics.ts';
 
-const finalConfigsAgeMs = 500;
-
 export interface LinkTasksParts {
   readonly context: LinkContext;
   readonly link: LinkRuntime;
@@ -29,13 +27,14 @@ export interface LinkTasksParts {
 export class LinkTasks {
   readonly groups: GroupSync;
   readonly handovers: GroupHandovers;
-  readonly #configs: SyncTask;
+  readonly #configs: { readonly task: SyncTask; readonly work: ConfigSync };
   readonly #tasks: readonly SyncTask[];
 
   constructor(parts: LinkTasksParts) {
     const { context, link } = parts;
     const task = (work: TaskWork) => new SyncTask({ context, link, work });
-    this.#configs = task(new ConfigSync(parts));
+    const configs = new ConfigSync(parts);
+    this.#configs = { task: task(configs), work: configs };
     const groups = new GroupSync(parts);
     this.groups = groups;
     this.handovers = new GroupHandovers({
@@ -50,7 +49,7 @@ export class LinkTasks {
     this.#tasks = [
       task(groups),
       topics,
-      this.#configs,
+      this.#configs.task,
       task(new AclSync(parts)),
       task(checkpoints),
       task(new HeartbeatEmit(parts)),
@@ -79,7 +78,8 @@ export class LinkTasks {
   }
 
   /** What the source says of a topic last is taken over before it is promoted. */
-  async finalConfigs(): Promise<void> {
-    await this.#configs.roundNow(finalConfigsAgeMs);
+  async finalConfigs(topic: string): Promise<void> {
+    const { task, work } = this.#configs;
+    await task.beside(() => work.once(topic));
   }
 }

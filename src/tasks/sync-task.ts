@@ -93,8 +93,6 @@ export class SyncTask {
   #told: ReadonlySet<string> = new Set();
   #lastSuccessTimeMs = -1;
   #failuresCount = 0;
-  /** Of the last round, on the monotonic clock. */
-  #startedMs = Number.NEGATIVE_INFINITY;
   #seenConfigs: unknown = null;
   readonly #rounds = new Serial();
 
@@ -151,14 +149,16 @@ export class SyncTask {
   }
 
   /**
-   * One round now, unless one has just begun and ended well (a promotion of thousands of topics
-   * asks for each); its problems are shown as those of any other.
+   * Work of the task that does not wait for a round (before a promotion), under the conditions of
+   * one; a failure is told, and the next round meets it again.
    */
-  async roundNow(ageMaxMs: number): Promise<void> {
-    await this.#rounds.run(async () => {
-      const ageMs = this.#context.clock.monotonicMs() - this.#startedMs;
-      if (this.#mayRun() && (ageMs > ageMaxMs || this.#failuresCount > 0)) await this.#round();
-    });
+  async beside(work: () => Promise<void>): Promise<void> {
+    if (!this.#mayRun()) return;
+    try {
+      await work();
+    } catch (error) {
+      this.#tell(this.#failureOf(error));
+    }
   }
 
   #mayRun(): boolean {
@@ -190,7 +190,6 @@ export class SyncTask {
   }
 
   async #round(): Promise<void> {
-    this.#startedMs = this.#context.clock.monotonicMs();
     try {
       const { problems, counts } = await this.#work.round();
       this.#failuresCount = 0;
@@ -200,25 +199,33 @@ export class SyncTask {
       if (isWell) this.#lastSuccessTimeMs = this.#context.clock.unixMs();
     } catch (error) {
       this.#failuresCount++;
-      const problem = problemOf(error);
-      if (problem === null) {
-        this.#context.events.error('task_fault', messageOf(error), {
-          link: this.#link.name,
-          task: this.#work.name,
-          code: 'INTERNAL_ERROR',
-        });
-      }
-      this.#show([problem ?? { code: 'INTERNAL_ERROR', message: messageOf(error) }]);
+      this.#show([this.#failureOf(error)]);
     }
+  }
+
+  #failureOf(error: unknown): TaskProblem {
+    const problem = problemOf(error);
+    if (problem !== null) return problem;
+    this.#context.events.error('task_fault', messageOf(error), {
+      link: this.#link.name,
+      task: this.#work.name,
+      code: 'INTERNAL_ERROR',
+    });
+    return { code: 'INTERNAL_ERROR', message: messageOf(error) };
+  }
+
+  #tell({ code, message }: TaskProblem): void {
+    const { name } = this.#work;
+    const text = `Task ${name} of link '${this.#link.name}': ${message}`;
+    const place = { link: this.#link.name, task: name };
+    this.#context.events.warn('task_problem', text, { ...place, code });
   }
 
   #show(problems: readonly TaskProblem[]): void {
     const { events } = this.#context;
     const place = { link: this.#link.name, task: this.#work.name };
-    for (const { code, message } of problems) {
-      if (this.#told.has(`${code} ${message}`)) continue;
-      const text = `Task ${place.task} of link '${place.link}': ${message}`;
-      events.warn('task_problem', text, { ...place, code });
+    for (const problem of problems) {
+      if (!this.#told.has(`${problem.code} ${problem.message}`)) this.#tell(problem);
     }
     if (problems.length === 0 && this.#problems.length > 0) {
       events.info(

@@ -249,6 +249,37 @@ test('commits are serialized in the order of their calls', async () => {
   assert.deepEqual(seen, numbers);
 });
 
+function topic(name: string): StateChange {
+  const put = {
+    ...({ kind: 'topic', name, topicId: null, link: 'dr', sourceTopic: name } as const),
+    ...({ sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAQ', state: 'PENDING_MIRROR' } as const),
+    ...{ stateTimeMs: 0, error: null, partitions: [], stoppedBy: null },
+  };
+  return { put };
+}
+
+test('commits that wait together are one transaction, and have one outcome', async () => {
+  const names = Array.from({ length: 50 }, (_, index) => `topic-${index}`);
+  for (const fault of ['none', 'lost request'] as const) {
+    const cluster = new FakeStateCluster();
+    const state = await open(cluster);
+    await state.commit([ports(1)]);
+    const requestsBefore = cluster.seen.length;
+    cluster.fault = (name) => (name === 'Produce' ? fault : 'none');
+    const outcomes = await Promise.all(
+      names.map((name) => state.commit([topic(name)]).then(() => 'committed', codeOf)),
+    );
+    const expected = fault === 'none' ? 'committed' : 'UNAVAILABLE';
+    assert.deepEqual(new Set(outcomes), new Set([expected]));
+    assert.equal(state.view.topics.size, fault === 'none' ? names.length : 0);
+    const ends = cluster.seen.slice(requestsBefore).filter((name) => name === 'EndTxn');
+    assert.equal(ends.length, fault === 'none' ? 1 : 0);
+    cluster.fault = () => 'none';
+    await state.commit([topic('later')]);
+    assert.ok(state.view.topics.has('later'));
+  }
+});
+
 test('a listener that throws is reported and does not fail the commit', async () => {
   const events = new Events();
   const state = await open(new FakeStateCluster(), { events });

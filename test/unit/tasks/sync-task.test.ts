@@ -85,27 +85,32 @@ describe('a task', () => {
 
   test('R12: runs no round without a lease, paused, failed or without its source', async () => {
     const { work, link, task } = scripted();
+    let besides = 0;
+    const tryBeside = () =>
+      task.beside(async () => {
+        besides++;
+      });
     link.isOwner = false;
     task.start();
-    await task.roundNow(0);
+    await tryBeside();
     link.isOwner = true;
     link.conditions = { linkFailed: false, linkPaused: true, sourceLost: false };
-    await task.roundNow(0);
+    await tryBeside();
     assert.equal(task.status.state, 'LINK_PAUSED');
     link.conditions = { linkFailed: false, linkPaused: false, sourceLost: true };
-    await task.roundNow(0);
+    await tryBeside();
     assert.equal(task.status.state, 'LINK_UNAVAILABLE');
     link.conditions = { linkFailed: true, linkPaused: false, sourceLost: false };
-    await task.roundNow(0);
+    await tryBeside();
     assert.equal(task.status.state, 'LINK_FAILED');
-    assert.equal(work.rounds, 0);
+    assert.deepEqual([work.rounds, besides], [0, 0]);
   });
 
   test('shows no error of its own before its link is connected', async () => {
     const { work, link, task } = scripted();
     link.isConnected = false;
     task.start();
-    await task.roundNow(0);
+    await task.beside(async () => assert.fail('not connected'));
     assert.deepEqual([work.rounds, task.status.errors], [0, []]);
     link.isConnected = true;
     await until('a round', () => work.rounds > 0);
@@ -162,10 +167,17 @@ describe('a task', () => {
     await until('the change', () => work.settingsSeen === 2);
   });
 
-  test('asked for a round by many promotions runs one', async () => {
-    const { work, task } = scripted();
-    await Promise.all(Array.from({ length: 20 }, () => task.roundNow(60_000)));
-    assert.equal(work.rounds, 1);
+  test('does work beside its rounds, and tells when that fails', async () => {
+    const { task, told } = scripted();
+    let count = 0;
+    await task.beside(async () => {
+      count++;
+    });
+    await task.beside(async () => {
+      throw new TaskError('SECURITY_DISABLED_ERROR', 'no authorizer');
+    });
+    assert.equal(count, 1);
+    assert.deepEqual(told(), ['task_problem']);
   });
 });
 
