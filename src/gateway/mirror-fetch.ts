@@ -42,12 +42,21 @@ import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.t
  */
 export const responseBytesMax = 55 * 1024 * 1024;
 
+/** One batch of a partition may be so large, whatever the client allows for it. */
+const partitionBytesLeast = 1024 * 1024;
+
 /**
  * What an answer may hold. As at a broker the first batch passes whatever the client allows: one
  * that allows less (even nothing) would ask for it for ever. 0: too much is held for others.
  */
-export function answerBytesMax({ held }: GatewayServices, { maxBytes }: FetchRequest): number {
-  return held.room(Math.max(1, Math.min(maxBytes, responseBytesMax)));
+export function answerBytesMax({ held }: GatewayServices, request: FetchRequest): number {
+  let partitionsBytes = 0;
+  for (const { partitions } of request.topics) {
+    for (const { partitionMaxBytes } of partitions) {
+      partitionsBytes += Math.max(partitionBytesLeast, partitionMaxBytes);
+    }
+  }
+  return held.room(Math.max(1, Math.min(request.maxBytes, responseBytesMax, partitionsBytes)));
 }
 
 /** Nobody waits for more than an answer may hold, nor for anything when nothing was asked. */
