@@ -49,6 +49,7 @@ export class PartitionFeed {
    */
   unseenCleaningMs: number | null = null;
   readonly #clock: LinkClock;
+  readonly #startedMs: number;
   /** The first reading of what is already there, where nothing can have been missed. */
   #isFirstReading: boolean;
   /** Where fetching goes on while answers wait to be appended; null: where the log ends. */
@@ -84,6 +85,7 @@ export class PartitionFeed {
     this.isCompacted = parts.isCompacted;
     this.#firstOffset = parts.firstOffset ?? 0n;
     this.#clock = clock;
+    this.#startedMs = clock.monotonicMs();
     this.#isFirstReading = log.lastEpoch < 0;
     this.#unsubscribe = log.onAdvance(() => {
       lag.observeMirror(log.visibleEnd, clock.monotonicMs());
@@ -100,6 +102,11 @@ export class PartitionFeed {
 
   get stallCause(): string | null {
     return this.#failures >= causeShownAfter ? this.#cause : null;
+  }
+
+  /** Monotonic ms of the last answer for the partition; of the start, while there was none. */
+  get heardAtMs(): number {
+    return Math.max(this.#startedMs, this.lag.sampledAtMs);
   }
 
   /** What the log needs next. */

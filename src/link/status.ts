@@ -7,6 +7,7 @@ import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { isFetching, type LinkConditions, shownState } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
+import type { PartitionFeed } from './partition-feed.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
 
 export const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
@@ -38,10 +39,12 @@ export function partitionStatuses(
       const unknown = { lagRecords: null, lagBytes: null, lagSeconds: null };
       return { ...base, ...unknown, isStalled: false, stallCause: null };
     }
+    const feed = feeds.get(partition);
+    const isSilent = feed !== undefined && nowMs - feed.heardAtMs >= ageMaxMs;
     const cause =
       log === null
         ? 'STORAGE_ERROR: the mirror log cannot be used'
-        : (feeds.get(partition)?.stallCause ?? null);
+        : (feed?.stallCause ?? (isSilent ? silentCause(feed, link, context) : null));
     const lagRecords = lag?.records ?? null;
     const isStalled = cause !== null || lag?.isStalled === true;
     return {
@@ -63,6 +66,17 @@ function generalCause(link: LinkRuntime | undefined, context: LinkContext): stri
   if (link.record.paused) return 'LINK_PAUSED';
   if (!context.state.lease.isValid()) return 'NOT_OWNER: this instance does not hold the lease';
   return 'NO_PROGRESS: the source answers without new records';
+}
+
+/** Nothing was heard of it for so long that its lag is not known. */
+function silentCause(
+  feed: PartitionFeed,
+  link: LinkRuntime | undefined,
+  context: LinkContext,
+): string {
+  if (feed.leaderId < 0) return 'LEADER_NOT_AVAILABLE: the source has no leader for the partition';
+  const cause = generalCause(link, context);
+  return cause.startsWith('NO_PROGRESS') ? 'NO_ANSWER: the source says nothing of it' : cause;
 }
 
 export function mirrorStatus(

@@ -29,6 +29,8 @@ export interface HealthOptions {
   readonly shared?: () => readonly { readonly name: string; readonly cause: string }[];
   /** Monotonic milliseconds. */
   readonly now: () => number;
+  /** Unix milliseconds; default: the system's. */
+  readonly unixMs?: () => number;
   /** A report younger than this is given again, so that probes cost the destination nothing. */
   readonly cacheMs?: number;
   /** A check that takes longer has failed. */
@@ -55,8 +57,16 @@ function linkCauses(link: LinkStatus): string[] {
   return causes;
 }
 
-function mirrorCauses(mirror: MirrorStatus): string[] {
+/** A mirror that is not there after so long does not come by itself. */
+const pendingMsMax = 60_000;
+
+function mirrorCauses(mirror: MirrorStatus, unixMs: number): string[] {
   if (mirror.state === 'STOPPED' || pausedStates.has(mirror.state)) return [];
+  if (mirror.state === 'PENDING_MIRROR') {
+    const pendingMs = unixMs - mirror.stateTimeMs;
+    if (pendingMs < pendingMsMax) return [];
+    return [`mirror ${mirror.name} is PENDING_MIRROR for ${Math.round(pendingMs / 1000)} s`];
+  }
   if (brokenStates.has(mirror.state)) {
     const detail = mirror.error === null ? '' : `: ${mirror.error.code} ${mirror.error.message}`;
     return [`mirror ${mirror.name} is ${mirror.state}${detail}`];
@@ -71,11 +81,10 @@ function mirrorCauses(mirror: MirrorStatus): string[] {
 
 const causesMax = 20;
 
-function linkRow(link: LinkStatus, mirrors: readonly MirrorStatus[]): HealthRow {
-  const causes = [...linkCauses(link), ...mirrors.flatMap(mirrorCauses)];
+function row(name: string, causes: readonly string[]): HealthRow {
   const more = causes.length > causesMax ? `; and ${causes.length - causesMax} more` : '';
   return {
-    name: link.record.name,
+    name,
     healthy: causes.length === 0,
     message: causes.length === 0 ? null : causes.slice(0, causesMax).join('; ') + more,
   };
@@ -131,9 +140,20 @@ export class Health {
       healthy: false,
       message: cause,
     }));
-    const rows = this.#options.links
-      .listLinks()
-      .map((link) => linkRow(link, mirrors.get(link.record.name) ?? []));
+    const unixMs = (this.#options.unixMs ?? Date.now)();
+    const causesOf = (link: string): string[] =>
+      (mirrors.get(link) ?? []).flatMap((mirror) => mirrorCauses(mirror, unixMs));
+    const links = this.#options.links.listLinks();
+    const rows = links.map((link) => {
+      const { name } = link.record;
+      return row(name, [...linkCauses(link), ...causesOf(name)]);
+    });
+    // Mirrors that a deleted link has left behind stand still.
+    const known = new Set(links.map(({ record }) => record.name));
+    for (const name of mirrors.keys()) {
+      const causes = known.has(name) ? [] : causesOf(name);
+      if (causes.length > 0) rows.push(row(name, ['link was deleted', ...causes]));
+    }
     return report([...shared, ...rows]);
   }
 }

@@ -283,6 +283,29 @@ const unhealthyMirrors = [
   },
 ];
 
+test('R15: not healthy: mirrors whose link was deleted', async () => {
+  services.links.mirrors.set('left', mirrorStatus('left', { link: 'gone', state: 'LINK_FAILED' }));
+  services.links.mirrors.set('done', mirrorStatus('done', { link: 'past', state: 'STOPPED' }));
+  const { status, body } = await get('/health/links');
+  assert.equal(status, 503);
+  const { checks } = body as { checks: { healthy: boolean }[] };
+  assert.deepEqual(
+    checks.filter(({ healthy }) => !healthy),
+    [{ name: 'gone', healthy: false, message: 'link was deleted; mirror left is LINK_FAILED' }],
+  );
+});
+
+test('R15: not healthy: a mirror that is not made for a minute', async () => {
+  const pending = { state: 'PENDING_MIRROR' } as const;
+  const now = Date.now();
+  services.links.mirrors.set('new', mirrorStatus('new', { ...pending, stateTimeMs: now }));
+  assert.equal((await get('/health/links')).status, 200);
+  services.links.mirrors.set('old', mirrorStatus('old', { ...pending, stateTimeMs: now - 90_000 }));
+  const { status, body } = await get('/health/links');
+  assert.equal(status, 503);
+  assert.match(JSON.stringify(body), /mirror old is PENDING_MIRROR for 9\d+ s/);
+});
+
 for (const { mirror, cause } of unhealthyMirrors) {
   test(`R15: not healthy: ${cause}`, async () => {
     services.links.mirrors.set('orders', mirror);
