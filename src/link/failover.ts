@@ -19,6 +19,7 @@ import type { WrittenShells } from './shell-topic.ts';
 import {
   appendAborts,
   cutsOf,
+  hasMoved,
   hasOpenTransactions,
   liftHolds,
   type Measured,
@@ -258,12 +259,22 @@ export class Failover {
     return measured.filter((topic) => !failed.has(topic));
   }
 
+  /** Checked once more, since a link that was just deleted is not there to be held. */
+  #isStill(topic: SwitchTopic, errors: Map<string, LinkError>): boolean {
+    if (!hasMoved(topic)) return true;
+    const { name } = topic.record;
+    const message = `the copy of '${name}' moved while its end was measured: try again`;
+    errors.set(name, notFailedOver(new LinkError('ILLEGAL_STATE', message)));
+    return false;
+  }
+
   async #switch(
     measured: readonly SwitchTopic[],
     request: FailoverRequest,
     errors: Map<string, LinkError>,
   ): Promise<ReceiptRecord | null> {
-    const ready = await this.#closeTransactions(measured, request.actor, errors);
+    const closed = await this.#closeTransactions(measured, request.actor, errors);
+    const ready = closed.filter((topic) => this.#isStill(topic, errors));
     if (ready.length === 0) return null;
     for (const topic of ready) {
       await replaceLost(topic, { context: this.#context, topics: this.#topics });

@@ -217,6 +217,17 @@ export async function appendAborts(topic: SwitchTopic, unixMs: number): Promise<
   );
 }
 
+/**
+ * Something was appended behind the measure, by whoever was not seen to have stopped: S would lie
+ * above what is durable, and above what the receipt says.
+ */
+export function hasMoved({ partitions }: SwitchTopic): boolean {
+  return partitions.some(({ log, mirroredEnd, open }) => {
+    if (log === null) return false;
+    return log.end !== mirroredEnd + BigInt(open.length) || log.durableEnd !== log.end;
+  });
+}
+
 export function liftHolds({ partitions }: SwitchTopic): void {
   for (const { log } of partitions) log?.hold(null);
 }

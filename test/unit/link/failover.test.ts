@@ -313,6 +313,27 @@ describe('failover', () => {
     assert.equal(state.topics.get('orders')?.state, 'STOPPED');
   });
 
+  test('R11: is not done at an end that moved after it was measured', async (t) => {
+    const { run, state, storage } = await scene(t);
+    const log = await storage.open({ topicId: shellId, partition: 1 });
+    const commit = state.commit.bind(state);
+    // The last answer of a link that was deleted a moment ago is appended behind the measure.
+    let isLate = true;
+    state.commit = async (changes) => {
+      if (isLate) await log.append(batch({ base: 0n, count: 3 }));
+      isLate = false;
+      await commit(changes);
+    };
+    const { errors } = await run();
+    assert.match(
+      errors.get('orders')?.message ?? '',
+      /NOT FAILED OVER: the copy of 'orders' moved/,
+    );
+    assert.equal(state.topics.get('orders')?.state, 'ACTIVE');
+    assert.deepEqual([...(await run()).errors], []);
+    assert.equal(state.topics.get('orders')?.state, 'STOPPED');
+  });
+
   test('names what stands in its way', async (t) => {
     const { run, state, destination, topics } = await scene(t);
     state.isOwner = false;
