@@ -91,7 +91,9 @@ export class SourceFence {
   async raise(name: string): Promise<readonly Blocking[]> {
     return this.#turns.run(name, async () => {
       const record = this.#asking(name);
-      if (record === null || this.#raised.has(name)) return [];
+      if (record === null) return [];
+      // Without a note of it in the record it was another mirror of this name.
+      if (record.fence !== undefined && this.#raised.has(name)) return [];
       try {
         const acls = record.fence?.acls ?? (await this.#note(record));
         // A cancel may have come meanwhile: what is on record is lowered then.

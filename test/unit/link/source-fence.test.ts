@@ -157,3 +157,13 @@ test('what is taken back before a link goes is told, and what is not says why', 
   assert.deepEqual([...(await fence.takeBack(['orders'], 'test'))], []);
   assert.deepEqual([source.isDenied, onRecord()], [false, undefined]);
 });
+
+test('the next mirror of a name is promoted with a denial of its own', async (t) => {
+  const { state, source, fence } = await scene(t);
+  await fence.raise('orders');
+  // Switched, deleted in the destination, allowed again by hand, mirrored and promoted again.
+  source.isDenied = false;
+  state.topics.set('orders', promoting());
+  assert.deepEqual(await fence.raise('orders'), []);
+  assert.ok(source.isDenied);
+});
