@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
 import { JavaTools } from '../helpers/java-tools.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
-import { stopMirroring } from '../helpers/mirror-commands.ts';
+import { command, mirrorView, stopMirroring, waitForState } from '../helpers/mirror-commands.ts';
 import {
   addToTransaction,
   createTopic,
@@ -138,4 +138,31 @@ test('kafka-share-groups resets to virtual offsets, and never before S', async (
   await consumer.stop();
   await shareTool('--delete-offsets', '--group', group, '--topic', topic);
   assert.equal(await startAndLag(), undefined);
+});
+
+test('a promotion waits for a share group of the source that has not read to the end', async () => {
+  const { causeway, atSource, source } = stage;
+  const name = 'shared-behind';
+  await createTopic(atSource, name);
+  await write(atSource, name, 0, values('unread', 5));
+  const reset = ['--reset-offsets', '--group', 'slow', '--topic', name, '--execute'];
+  const atStart = await tools.run(source, 'kafka-share-groups', [...reset, '--to-earliest']);
+  assert.doesNotMatch(atStart.stdout, /Error/);
+  await stage.mirror(name);
+  await stage.mirrored(name);
+  assert.equal((await command(causeway, 'promote', name)).error, null);
+  let seen = '';
+  await until(
+    'the reason',
+    async () => {
+      const view = await mirrorView(causeway, name);
+      seen = JSON.stringify([view.state, view.blocking]);
+      return view.blocking.some(
+        ({ code, message }) => code === 'SHARE_GROUP_BEHIND' && /'slow' has 5 rec/.test(message),
+      );
+    },
+    { describe: () => `last seen ${seen}` },
+  );
+  await tools.run(source, 'kafka-share-groups', [...reset, '--to-latest']);
+  await waitForState(causeway, name, 'STOPPED');
 });
