@@ -139,7 +139,7 @@ async function mirrorAll(stage: LinkedStage, names: readonly string[]): Promise<
       seen = ready.length;
       return seen >= names.length;
     },
-    { deadlineMs: waitMs, intervalMs: 2_000, describe: () => `${seen} of ${names.length}` },
+    { deadlineMs: waitMs, intervalMs: 1_000, describe: () => `${seen} of ${names.length}` },
   );
 }
 
@@ -223,7 +223,9 @@ export async function benchFailover(): Promise<BenchResult> {
     await createTopics(atSource, [planned, ...names]);
     await fill(atSource, [planned, ...names]);
     await commitGroups(atSource, names, 0n);
+    const mirrorBegun = performance.now();
     await mirrorAll(stage, [planned, ...names]);
+    const mirrorMs = performance.now() - mirrorBegun;
     const groups = ['link', 'config', 'set', linkName, 'consumer.offset.sync.enable=true'];
     await stage.causeway.cli(...groups);
     await groupsSynced(stage);
@@ -243,6 +245,7 @@ export async function benchFailover(): Promise<BenchResult> {
         row('topics in one call', topicsCount, 'topics'),
         row('live clients', clientsCount, 'clients'),
         row('groups with changed offsets', groupsCount, 'groups'),
+        row('mirrors made by a filter and filled', mirrorMs, 'ms'),
         row('promotion of one topic without lag', promoteMs, 'ms', { atMost: 1_000 }),
         row('dry run', switched.dryMs, 'ms'),
         row('destination creates as many topics', baseline, 'ms'),

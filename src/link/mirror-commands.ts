@@ -20,11 +20,14 @@ import {
   type MirrorCommandResult,
   type MirrorCommandRow,
 } from './service.ts';
+import { forEachLimited } from './signal.ts';
 import type { SourceFence } from './source-fence.ts';
 import { measureSwitch } from './switch.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
 
 const groupsAfterSwitchMs = 1_000;
+/** Topics of one command that are dealt with at once: their commits go together. */
+const commandsInFlight = 64;
 const deadlineMsMax = 7 * 24 * 3600 * 1000;
 
 export interface MirrorCommandsParts {
@@ -92,7 +95,7 @@ export class MirrorCommands {
     if (request.atomic === true && request.command === 'promote') {
       return asCommand(() => this.#promoteTogether(request, asked));
     }
-    for (const name of known) await this.#attempt(name, request, errors);
+    await forEachLimited(known, commandsInFlight, (name) => this.#attempt(name, request, errors));
     return this.#done(request, asked);
   }
 

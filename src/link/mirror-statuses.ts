@@ -78,8 +78,10 @@ export class MirrorStatuses {
   /** Groups with members here are left as they are, also by a promotion. */
   #liveGroups(topic: MirrorTopic): readonly Blocking[] {
     if (topic.record.state !== 'PENDING_STOPPED') return [];
-    const statuses = this.#parts.links.entry(topic.link)?.tasks.groups.status() ?? [];
-    const live = statuses.filter((row) => row.topic === topic.name && row.held === 'live');
+    const { groups } = this.#parts.links.entry(topic.link)?.tasks ?? {};
+    const live = (groups?.status(new Set([topic.name])) ?? []).filter(
+      ({ held }) => held === 'live',
+    );
     return [...new Set(live.map(({ group }) => group))].map((group) =>
       blocking('GROUP_LIVE_AT_DESTINATION', `group '${group}' has members at the destination`),
     );

@@ -25,8 +25,7 @@ export function hasSingleCopy({ partitions }: Pick<MirrorTopic, 'partitions'>): 
 export interface ReceiptParts {
   readonly clock: LinkClock;
   readonly lag: (link: string, topic: string, partition: number) => LagTracker | undefined;
-  /** Of all topics of the link. */
-  readonly groups: (link: string) => readonly GroupPosition[];
+  readonly groups: (link: string, topics: ReadonlySet<string>) => readonly GroupPosition[];
   /** When the source's commits for a topic were read last, Unix ms; -1: never, or not synced. */
   readonly groupsReadMs: (link: string, topic: string) => number;
 }
@@ -84,9 +83,11 @@ function groupsByTopic(
 ): ReadonlyMap<string, readonly GroupPosition[]> {
   const byTopic = new Map<string, GroupPosition[]>();
   for (const link of new Set(topics.map(({ record }) => record.link))) {
-    for (const status of parts.groups(link)) {
-      const own = byTopic.get(status.topic);
-      if (own) own.push(status);
+    const own = topics.filter(({ record }) => record.link === link);
+    const names = new Set(own.map(({ record }) => record.name));
+    for (const status of parts.groups(link, names)) {
+      const known = byTopic.get(status.topic);
+      if (known) known.push(status);
       else byTopic.set(status.topic, [status]);
     }
   }

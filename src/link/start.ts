@@ -82,7 +82,7 @@ function receiptParts(clock: LinkClock, links: Links<LinkTasks>): ReceiptParts {
   return {
     clock,
     lag: (link, topic, partition) => links.entry(link)?.runtime.feeds.lag(topic, partition),
-    groups: (link) => links.entry(link)?.tasks.groups.positions() ?? [],
+    groups: (link, topics) => links.entry(link)?.tasks.groups.positions(topics) ?? [],
     groupsReadMs: (link, topic) => links.entry(link)?.tasks.groups.readTimeMs(topic) ?? -1,
   };
 }

@@ -42,6 +42,19 @@ export class GroupEntries {
     return [...this.#groups.keys()].flatMap((group) => this.rowsOf(group));
   }
 
+  /** Of these topics, of all groups. */
+  rowsIn(wanted: ReadonlySet<string>): readonly GroupRow[] {
+    const rows: GroupRow[] = [];
+    for (const topics of this.#groups.values()) {
+      const [few, many] = topics.size < wanted.size ? [topics, wanted] : [wanted, topics];
+      for (const topic of few.keys()) {
+        if (!many.has(topic)) continue;
+        for (const { row } of topics.get(topic)?.values() ?? []) rows.push(row);
+      }
+    }
+    return rows;
+  }
+
   rowsOf(group: string): readonly GroupRow[] {
     return [...this.#entriesOf(group)].map(({ row }) => row);
   }

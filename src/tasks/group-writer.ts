@@ -103,6 +103,10 @@ export class GroupWriter {
     return this.#entries.rows();
   }
 
+  rowsIn(topics: ReadonlySet<string>): readonly GroupRow[] {
+    return this.#entries.rowsIn(topics);
+  }
+
   rowsOf(group: string): readonly GroupRow[] {
     return this.#entries.rowsOf(group);
   }

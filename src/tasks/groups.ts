@@ -73,8 +73,10 @@ export class GroupSync implements TaskWork {
     return this.#link.settings.offsetSync.periodMs;
   }
 
-  status(): readonly GroupStatus[] {
-    return this.#writer.rows().map((row) => {
+  /** Of all topics, or of some. */
+  status(topics: ReadonlySet<string> | null = null): readonly GroupStatus[] {
+    const rows = topics === null ? this.#writer.rows() : this.#writer.rowsIn(topics);
+    return rows.map((row) => {
       const known = this.#known.get(row.group);
       const { sourceGroup = row.group, kind = 'classic' } = known ?? {};
       return { ...row, sourceGroup, kind };
@@ -82,9 +84,11 @@ export class GroupSync implements TaskWork {
   }
 
   /** What the source and the destination had last of each offset, also of one not compared yet. */
-  positions(): readonly GroupPosition[] {
+  positions(topics: ReadonlySet<string>): readonly GroupPosition[] {
     if (!this.isEnabled) return [];
-    return [...this.#commits].flatMap(([group, commits]) => {
+    return [...this.#commits].flatMap(([group, all]) => {
+      const commits = all.filter(({ topic }) => topics.has(topic));
+      if (commits.length === 0) return [];
       const rows = new Map(this.#writer.rowsOf(group).map((row) => [keyOf(row), row] as const));
       return commits.map(({ topic, partition, position }) => {
         const row = rows.get(keyOf({ topic, partition }));
