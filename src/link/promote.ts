@@ -11,10 +11,10 @@ import { type Blocking, blocking, withRemedy } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import type { MirrorTopic, MirrorTopics, TopicPhase } from './mirror-topics.ts';
-import { lagOf, openTransactions, SourceQuiet, stillWriting } from './promotion-look.ts';
+import { openTransactions, SourceLooks, SourceQuiet, stillWriting } from './promotion-look.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import type { LinkError } from './service.ts';
-import { messageOf, Signal } from './signal.ts';
+import { forEachLimited, messageOf, Signal } from './signal.ts';
 import type { SourceFence } from './source-fence.ts';
 import {
   liftHolds,
@@ -30,6 +30,8 @@ const blockedCheckMs = 500;
 /** Zero lag in so many looks in a row. */
 const zeroesWanted = 2;
 const topicsNamed = 3;
+/** Topics of a set whose final offsets are asked for at once. */
+const finalsInFlight = 100;
 /** With only these in the way there is no lag. */
 const drainedCodes = new Set(['TRANSACTION_OPEN', 'PRODUCERS_WRITING']);
 
@@ -66,10 +68,12 @@ export class Promotions {
   readonly #parts: PromotionParts;
   /** By topic; the topics of a set share one. */
   readonly #runs = new Map<string, Run>();
+  readonly #looks: SourceLooks;
   #isClosed = false;
 
   constructor(parts: PromotionParts) {
     this.#parts = parts;
+    this.#looks = new SourceLooks({ clock: parts.context.clock, link: parts.link });
   }
 
   /** What keeps a promotion from going on, as of its last look. */
@@ -250,16 +254,16 @@ export class Promotions {
 
   async #finalGroups(records: readonly TopicRecord[]): Promise<Reasons> {
     const reasons = new Map<string, readonly Blocking[]>();
-    for (const { link, name } of records) {
+    await forEachLimited(records, finalsInFlight, async ({ link, name }) => {
       reasons.set(name, (await this.#parts.finalGroups(link, name)).map(withRemedy));
-    }
+    });
     return reasons;
   }
 
   /** Fresh ends of the source, whether it is quiet, and transactions that are open. */
   async #look(run: Run): Promise<Reasons> {
     const topics = run.names.flatMap((name) => this.#parts.topics.byName(name) ?? []);
-    const lags = await this.#lags(topics, run);
+    const lags = await this.#looks.ask(topics, run.quiet);
     return new Map(
       topics.map((topic) => {
         const lag = lags.get(topic.name) ?? [];
@@ -275,23 +279,6 @@ export class Promotions {
   #quietMs(topic: MirrorTopic): number {
     const { limits } = this.#parts.context;
     return this.#parts.link(topic.link)?.settings.promoteQuietMs ?? limits.promoteQuietMs;
-  }
-
-  async #lags(topics: readonly MirrorTopic[], run: Run): Promise<Reasons> {
-    const reasons = new Map<string, readonly Blocking[]>();
-    for (const name of new Set(topics.map(({ link }) => link))) {
-      const own = topics.filter(({ link }) => link === name);
-      const link = this.#parts.link(name);
-      if (link === undefined) {
-        const gone = [blocking('LINK_NOT_FOUND', `link '${name}' is gone`)];
-        for (const topic of own) reasons.set(topic.name, gone);
-        continue;
-      }
-      const quiet = (topic: string) =>
-        run.quiet.get(topic) ?? new SourceQuiet(this.#parts.context.clock);
-      for (const [topic, found] of await lagOf(own, link, quiet)) reasons.set(topic, found);
-    }
-    return reasons;
   }
 
   /** No reasons: promoted, or no longer wanted. Otherwise writers are let go again. */
@@ -330,7 +317,7 @@ export class Promotions {
       [...refused].map(([name, error]) => [name, [refusalOf(error)]] as const),
     );
     const measured = members.filter(({ name }) => !refused.has(name));
-    for (const [name, own] of await this.#lags(measured, run)) reasons.set(name, own);
+    for (const [name, own] of await this.#looks.alone(measured, run.quiet)) reasons.set(name, own);
     for (const topic of measured) {
       const open = openTransactions(topic);
       if (open.length > 0) reasons.set(topic.name, open);

@@ -8,9 +8,12 @@ import { partitionKey } from './fetch-session.ts';
 import type { LinkRuntime } from './link.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import { latestTimestamp, listOffsets, type OffsetAnswers } from './source-offsets.ts';
+import { Together } from './together.ts';
 
 const confirmTimeoutMs = 2_000;
 const partitionsNamed = 3;
+/** Each may be a whole set. */
+const looksTogetherMax = 1_000;
 
 interface SeenEnd {
   readonly offset: bigint;
@@ -42,12 +45,87 @@ export class SourceQuiet {
   }
 }
 
+export type LookReasons = ReadonlyMap<string, readonly Blocking[]>;
+
+interface Look {
+  readonly topics: readonly MirrorTopic[];
+  readonly quiet: ReadonlyMap<string, SourceQuiet>;
+}
+
+/** Looks at sources. Of many promotions that drain at a time, one request does for all. */
+export class SourceLooks {
+  readonly #clock: LinkClock;
+  readonly #link: (name: string) => LinkRuntime | undefined;
+  readonly #byLink = new Map<string, Together<Look, LookReasons>>();
+
+  constructor(parts: {
+    readonly clock: LinkClock;
+    readonly link: (name: string) => LinkRuntime | undefined;
+  }) {
+    this.#clock = parts.clock;
+    this.#link = parts.link;
+  }
+
+  /** By topic; an empty list: no lag. @throws ClusterError */
+  ask(
+    topics: readonly MirrorTopic[],
+    quiet: ReadonlyMap<string, SourceQuiet>,
+  ): Promise<LookReasons> {
+    return perLink(topics, (name, own) => this.#of(name).ask({ topics: own, quiet }));
+  }
+
+  /** Where there is no time for a leader that does not answer for somebody else's topic. */
+  alone(
+    topics: readonly MirrorTopic[],
+    quiet: ReadonlyMap<string, SourceQuiet>,
+  ): Promise<LookReasons> {
+    return perLink(topics, async (name, own) => {
+      const reasons = await this.#look(name, [{ topics: own, quiet }]);
+      return reasons();
+    });
+  }
+
+  #of(name: string): Together<Look, LookReasons> {
+    const known = this.#byLink.get(name);
+    if (known !== undefined) return known;
+    const looks = new Together<Look, LookReasons>((asked) => this.#look(name, asked), {
+      questionsMax: looksTogetherMax,
+    });
+    this.#byLink.set(name, looks);
+    return looks;
+  }
+
+  async #look(name: string, asked: readonly Look[]): Promise<() => LookReasons> {
+    const link = this.#link(name);
+    if (link === undefined) return () => new Map();
+    const quiet = new Map(asked.flatMap((look) => [...look.quiet]));
+    const quietOf = (topic: string) => quiet.get(topic) ?? new SourceQuiet(this.#clock);
+    const topics = asked.flatMap((look) => look.topics);
+    const reasons = await lagOf(topics, link, quietOf);
+    return () => reasons;
+  }
+}
+
+async function perLink(
+  topics: readonly MirrorTopic[],
+  look: (link: string, own: readonly MirrorTopic[]) => Promise<LookReasons>,
+): Promise<LookReasons> {
+  const reasons = new Map<string, readonly Blocking[]>();
+  for (const name of new Set(topics.map(({ link }) => link))) {
+    const own = topics.filter(({ link }) => link === name);
+    const looked = await look(name, own);
+    const missing = [blocking('LINK_NOT_FOUND', `link '${name}' is gone`)];
+    for (const { name: topic } of own) reasons.set(topic, looked.get(topic) ?? missing);
+  }
+  return reasons;
+}
+
 /** The source's ends against ours, all topics of one link in one round. Empty lists: no lag. */
-export async function lagOf(
+async function lagOf(
   topics: readonly MirrorTopic[],
   link: LinkRuntime,
   quiet: (topic: string) => SourceQuiet,
-): Promise<ReadonlyMap<string, readonly Blocking[]>> {
+): Promise<LookReasons> {
   const { cluster } = link;
   const names = [...new Set(topics.map(({ record }) => record.sourceTopic))];
   const { topics: infos } = await cluster.metadata(names);

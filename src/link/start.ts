@@ -70,13 +70,6 @@ function contextOf(options: StartLinksOptions): LinkContext {
   };
 }
 
-/** Configs and offsets of a topic once more, before it is promoted. */
-async function finalSync(links: Links<LinkTasks>, link: string, topic: string) {
-  const entry = links.entry(link);
-  await entry?.tasks.finalConfigs(topic);
-  return (await entry?.tasks.groups.finalRound(topic)) ?? [];
-}
-
 /** What is told of a switch beside its ends: lag and groups, as the links know them. */
 function receiptParts(clock: LinkClock, links: Links<LinkTasks>): ReceiptParts {
   return {
@@ -107,7 +100,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
     ...common,
     link,
     fence,
-    finalGroups: (name, topic) => finalSync(links, name, topic),
+    finalGroups: async (name, topic) => (await links.entry(name)?.tasks.final(topic)) ?? [],
     receiptId: newReceiptId,
     receipts,
   });

@@ -55,8 +55,6 @@ export class ConfigSync implements TaskWork {
   readonly #refused: BackOffs;
   /** One after the other, so that what was read earlier never overwrites what was read later. */
   readonly #steps = new Serial();
-  /** Topics that do not wait for the next round. */
-  readonly #asked = new Set<string>();
 
   constructor(parts: ConfigSyncParts) {
     this.#context = parts.context;
@@ -98,20 +96,15 @@ export class ConfigSync implements TaskWork {
     return { problems: [...problems, ...this.#refused.problems], counts };
   }
 
-  /**
-   * One topic without a whole round, at the latest when the step that is under way has ended; of
-   * many that ask, as many as fit go together.
-   */
-  async once(topic: string): Promise<void> {
-    this.#asked.add(topic);
-    await this.#steps.run(async () => {
-      // Somebody who asked before took it along: the step before this one.
-      if (!this.#asked.has(topic)) return;
-      const taken = new Set([...this.#asked].slice(0, topicsPerRequest));
-      for (const name of taken) this.#asked.delete(name);
-      const records = this.#records().filter(({ name }) => taken.has(name));
-      if (records.length > 0) await this.#step(records);
-    });
+  /** Some topics without a whole round, when the step that is under way has ended. */
+  async once(topics: ReadonlySet<string>): Promise<void> {
+    for (const names of chunks([...topics], topicsPerRequest)) {
+      const some = new Set(names);
+      await this.#steps.run(async () => {
+        const records = this.#records().filter(({ name }) => some.has(name));
+        if (records.length > 0) await this.#step(records);
+      });
+    }
   }
 
   async #step(records: readonly TopicRecord[]): Promise<{ found: Findings; changed: number }> {

@@ -36,8 +36,13 @@ export interface GroupRead {
   readonly errorCode: number;
   /** By `topic/partition`; only what is committed. */
   readonly offsets: ReadonlyMap<string, Position & { topic: string; partition: number }>;
-  /** Partitions with an error of their own, e.g. a transaction that is about to commit offsets. */
-  readonly partitionErrors: readonly number[];
+  /** Of partitions by themselves, e.g. a transaction that is about to commit offsets. */
+  readonly partitionErrors: readonly PartitionError[];
+}
+
+export interface PartitionError {
+  readonly topic: string;
+  readonly errorCode: number;
 }
 
 export const movedCoordinatorErrors: ReadonlySet<number> = new Set([
@@ -200,11 +205,12 @@ function toReads(response: OffsetFetchResponse): ReadonlyMap<string, GroupRead> 
 
 function toRead(errorCode: number, topics: readonly ReadTopic[]): GroupRead {
   const offsets = new Map<string, Position & { topic: string; partition: number }>();
-  const partitionErrors: number[] = [];
+  const partitionErrors: PartitionError[] = [];
   for (const { name, partitions } of topics) {
     for (const found of partitions) {
-      if (found.errorCode !== ErrorCode.NONE) partitionErrors.push(found.errorCode);
-      else if (found.committedOffset >= 0n) {
+      if (found.errorCode !== ErrorCode.NONE) {
+        partitionErrors.push({ topic: name, errorCode: found.errorCode });
+      } else if (found.committedOffset >= 0n) {
         const partition = found.partitionIndex;
         offsets.set(`${name}/${partition}`, {
           topic: name,

@@ -77,7 +77,7 @@ function take(
 ): string | null {
   const { read, topics } = found;
   const code = read?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
-  const [first = code] = read?.partitionErrors ?? [];
+  const first = read?.partitionErrors[0]?.errorCode ?? code;
   if (read === undefined || first !== ErrorCode.NONE) {
     return `offsets of group '${group}' cannot be read: ${errorName(first)}`;
   }
@@ -190,7 +190,8 @@ async function readMoves(
   const topicsOf = () => [{ topic, partitions }];
   const reads = await readGroups(cluster, [group], { nodeId, requireStable: true, topicsOf });
   const read = reads.get(group);
-  const [code = read?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR] = read?.partitionErrors ?? [];
+  const whole = read?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+  const code = read?.partitionErrors[0]?.errorCode ?? whole;
   return { errorCode: code, offsets: read?.offsets ?? new Map(), partitionErrors: [] };
 }
 

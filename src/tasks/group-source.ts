@@ -12,16 +12,18 @@ import type { TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';
 import { isGroupIncluded } from './group-filters.ts';
 import { type GroupKind, type ListedGroup, listGroups } from './group-listing.ts';
-import { readGroups } from './group-offsets.ts';
+import { type GroupRead, readGroups } from './group-offsets.ts';
 import type { SourceCommit } from './group-writer.ts';
 
 export interface SourceQuery {
-  /** Only this destination topic; null: all mirrored ones. */
-  readonly topic: string | null;
+  /** Only these destination topics; null: all mirrored ones. */
+  readonly topics: ReadonlySet<string> | null;
   /** Only this group, by its name at the source; null: all that the filters match. */
   readonly group: string | null;
   readonly requireStable: boolean;
 }
+
+export type Concerns = ReadonlyMap<TaskProblem, ReadonlySet<string>>;
 
 export interface SourceFindings {
   /** By the group's name at the destination. */
@@ -29,6 +31,8 @@ export interface SourceFindings {
   /** Groups that were asked for, by their name at the source. */
   readonly groups: ReadonlyMap<string, ListedGroup>;
   readonly problems: readonly TaskProblem[];
+  /** Problems that concern these destination topics only. */
+  readonly concerns: Concerns;
   /** Everything that was asked for has been read: what is not there is not at the source. */
   readonly isWhole: boolean;
 }
@@ -37,10 +41,18 @@ const nothing: SourceFindings = {
   commits: new Map(),
   groups: new Map(),
   problems: [],
+  concerns: new Map(),
   isWhole: true,
 };
 
 type Mirrored = ReadonlyMap<string, readonly MirrorTopic[]>;
+
+interface Round {
+  readonly mirrored: Mirrored;
+  readonly query: SourceQuery;
+  readonly problems: TaskProblem[];
+  readonly concerns: Map<TaskProblem, ReadonlySet<string>>;
+}
 
 export interface GroupSourceParts {
   readonly context: LinkContext;
@@ -67,7 +79,7 @@ export class GroupSource {
 
   /** @throws ClusterError */
   async read(query: SourceQuery): Promise<SourceFindings> {
-    const mirrored = await this.#mirrored(query.topic);
+    const mirrored = await this.#mirrored(query.topics);
     if (mirrored.size === 0) return nothing;
     const { groups, failures } = await listGroups(this.#link.cluster);
     const problems: TaskProblem[] = failures.map(({ nodeId, cause }) => ({
@@ -76,10 +88,11 @@ export class GroupSource {
     }));
     const wanted = this.#wanted(groups, query.group);
     const commits = new Map<string, readonly SourceCommit[]>();
+    const concerns = new Map<TaskProblem, ReadonlySet<string>>();
     const { groupBatch, requestsInFlight } = this.#context.limits;
     const batches = batchesOf(wanted, groupBatch);
     await forEachLimited(batches, requestsInFlight, async (batch) => {
-      const found = await this.#readBatch(batch, { mirrored, query, problems });
+      const found = await this.#readBatch(batch, { mirrored, query, problems, concerns });
       for (const [group, positions] of found) commits.set(this.nameHere(group), positions);
     });
     const isWhole = problems.length === 0;
@@ -90,7 +103,7 @@ export class GroupSource {
         isHarmless: true,
       });
     }
-    return { commits, groups: wanted, problems, isWhole };
+    return { commits, groups: wanted, problems, concerns, isWhole };
   }
 
   #wanted(
@@ -104,12 +117,12 @@ export class GroupSource {
   }
 
   /** Mirrored topics whose groups are ours to keep, by source name. */
-  async #mirrored(only: string | null): Promise<Mirrored> {
+  async #mirrored(only: ReadonlySet<string> | null): Promise<Mirrored> {
     const bySource = new Map<string, MirrorTopic[]>();
     const paused: MirrorTopic[] = [];
     for (const topic of this.#topics.all) {
       const { link, name, state, sourceTopic } = topic.record;
-      if (link !== this.#link.name || (only !== null && name !== only)) continue;
+      if (link !== this.#link.name || only?.has(name) === false) continue;
       if (state === 'PAUSED') paused.push(topic);
       if (state !== 'ACTIVE' && state !== 'PENDING_STOPPED') continue;
       bySource.set(sourceTopic, [...(bySource.get(sourceTopic) ?? []), topic]);
@@ -136,18 +149,18 @@ export class GroupSource {
 
   async #readBatch(
     batch: { readonly nodeId: number; readonly groups: readonly string[] },
-    round: { mirrored: Mirrored; query: SourceQuery; problems: TaskProblem[] },
+    round: Round,
   ): Promise<ReadonlyMap<string, readonly SourceCommit[]>> {
-    const { mirrored, query, problems } = round;
+    const { mirrored, query } = round;
     const found = new Map<string, readonly SourceCommit[]>();
     const reads = await readGroups(this.#link.cluster, batch.groups, {
       nodeId: batch.nodeId,
       requireStable: query.requireStable,
       topicsOf: query.requireStable ? () => partitionsOf(mirrored) : null,
     });
-    for (const [group, { errorCode, offsets, partitionErrors }] of reads) {
-      const code = errorCode !== ErrorCode.NONE ? errorCode : partitionErrors[0];
-      if (code !== undefined) problems.push(readProblem(group, code));
+    for (const [group, read] of reads) {
+      noteProblem(group, read, round);
+      const { errorCode, offsets } = read;
       if (errorCode !== ErrorCode.NONE) continue;
       const commits = [...offsets.values()].flatMap(({ topic, partition, offset, metadata }) =>
         (mirrored.get(topic) ?? []).map((mirror) => ({
@@ -183,6 +196,22 @@ function partitionsOf(mirrored: Mirrored) {
     topic,
     partitions: mirror?.partitions.map(({ partition }) => partition) ?? [],
   }));
+}
+
+/** A partition's own error is no problem of other topics. */
+function noteProblem(
+  group: string,
+  { errorCode, partitionErrors }: GroupRead,
+  { mirrored, problems, concerns }: Round,
+): void {
+  const whole = errorCode !== ErrorCode.NONE;
+  const code = whole ? errorCode : partitionErrors[0]?.errorCode;
+  if (code === undefined) return;
+  const problem = readProblem(group, code);
+  problems.push(problem);
+  if (whole) return;
+  const names = partitionErrors.flatMap(({ topic }) => mirrored.get(topic) ?? []);
+  concerns.set(problem, new Set(names.map(({ name }) => name)));
 }
 
 function readProblem(group: string, code: number): TaskProblem {

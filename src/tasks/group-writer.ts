@@ -39,6 +39,8 @@ export interface WriteOptions {
 
 export interface WriteResult {
   readonly problems: readonly TaskProblem[];
+  /** Problems that concern these topics only. */
+  readonly concerns: ReadonlyMap<TaskProblem, ReadonlySet<string>>;
   /** Partitions whose offsets were written, renewals included. */
   readonly written: number;
   /** Groups whose offsets were to be compared and are not: their coordinator is not to be had. */
@@ -71,6 +73,7 @@ interface Round {
   readonly options: WriteOptions;
   readonly problems: TaskProblem[];
   readonly postponed: Set<string>;
+  readonly concerns: Map<TaskProblem, ReadonlySet<string>>;
   written: number;
 }
 
@@ -129,7 +132,13 @@ export class GroupWriter {
     wanted: ReadonlyMap<string, readonly SourceCommit[]>,
     options: WriteOptions,
   ): Promise<WriteResult> {
-    const round: Round = { options, problems: [], postponed: new Set(), written: 0 };
+    const round: Round = {
+      options,
+      problems: [],
+      postponed: new Set(),
+      concerns: new Map(),
+      written: 0,
+    };
     const due: Due[] = [];
     for (const [group, commits] of wanted) {
       if (this.isLive(group)) continue;
@@ -236,7 +245,7 @@ export class GroupWriter {
       actual = await this.#read(group, nodeId, commits);
     }
     if (actual === undefined || actual.errorCode !== ErrorCode.NONE) {
-      this.#onReadError(group, actual?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR, round);
+      this.#onReadError(work, actual?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR, round);
       return;
     }
     const toCommit = this.#compare(group, { commits, actual, options });
@@ -314,12 +323,12 @@ export class GroupWriter {
     return toCommit;
   }
 
-  #onReadError(group: string, code: number, round: Round): void {
+  #onReadError({ group, commits }: Due, code: number, round: Round): void {
     this.#coordinators.forget(group);
     if (movedCoordinatorErrors.has(code)) return;
     round.postponed.delete(group);
     this.#entries.hold(group, 'error');
-    round.problems.push(refusal(group, code, 'read'));
+    tell(round, refusal(group, code, 'read'), commits);
   }
 
   #onCommitErrors(
@@ -347,7 +356,8 @@ export class GroupWriter {
       return;
     }
     for (const { offset } of failed) this.#entries.hold(group, 'error', offset);
-    round.problems.push(refusal(group, first.code, 'written', first.offset.topic));
+    const offsets = failed.map(({ offset }) => offset);
+    tell(round, refusal(group, first.code, 'written', first.offset.topic), offsets);
   }
 
   /** Read back: only what is there now counts as written by us. */
@@ -359,6 +369,11 @@ export class GroupWriter {
       this.#entries.confirm(group, offset, { found: found?.offset ?? null, atMs });
     }
   }
+}
+
+function tell(round: Round, problem: TaskProblem, concerned: readonly Commit[]): void {
+  round.problems.push(problem);
+  round.concerns.set(problem, new Set(concerned.map(({ topic }) => topic)));
 }
 
 function refusal(

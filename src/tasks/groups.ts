@@ -10,12 +10,17 @@ import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
 import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
 import { brokerConfig } from '../link/shell-topic.ts';
-import { messageOf, Signal } from '../link/signal.ts';
+import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { TaskProblem } from './back-offs.ts';
 import type { Commit } from './group-entries.ts';
 import { type GroupKind, hasMembers, type ListedGroup, listGroups } from './group-listing.ts';
-import { GroupSource, type SourceFindings, type SourceQuery } from './group-source.ts';
+import {
+  type Concerns,
+  GroupSource,
+  type SourceFindings,
+  type SourceQuery,
+} from './group-source.ts';
 import { GroupWriter, type Planned, type SourceCommit, type WriteOptions } from './group-writer.ts';
 import { shareGroupsBehind } from './share-groups.ts';
 import { problemOf, type TaskRound, type TaskWork } from './sync-task.ts';
@@ -105,7 +110,7 @@ export class GroupSync implements TaskWork {
   }
 
   async round(): Promise<TaskRound> {
-    const query = { topic: null, group: null, requireStable: false };
+    const query = { topics: null, group: null, requireStable: false };
     const { found, problems, written } = await this.#sync(query);
     const rows = this.#writer.rows();
     return {
@@ -120,7 +125,7 @@ export class GroupSync implements TaskWork {
   }
 
   async plan(): Promise<Omit<TaskPlan, 'task'>> {
-    const query = { topic: null, group: null, requireStable: false };
+    const query = { topics: null, group: null, requireStable: false };
     const found = await this.#source.read(query);
     await this.#readRetention();
     const planned = await this.#writer.plan(found.commits, this.#options());
@@ -128,15 +133,31 @@ export class GroupSync implements TaskWork {
     return { changes: changes.slice(0, plannedMax), problems: found.problems };
   }
 
-  /** A whole round for one topic, with stable offsets only; what it returns stands in the way. */
-  async finalRound(topic: string): Promise<readonly TaskProblem[]> {
-    if (!this.isEnabled) return [];
-    const query = { topic, group: null, requireStable: true };
-    const { found, problems, postponed } = await this.#sync(query);
-    const behind = await this.#shareGroupsBehind(topic, found);
+  /**
+   * A whole round for some topics, with stable offsets only; what it returns of each stands in its
+   * way.
+   */
+  async finalRound(
+    topics: ReadonlySet<string>,
+  ): Promise<ReadonlyMap<string, readonly TaskProblem[]>> {
+    if (!this.isEnabled) return new Map();
+    const query = { topics, group: null, requireStable: true };
+    const { found, problems, concerns, postponed } = await this.#sync(query);
+    const behind = new Map<string, readonly TaskProblem[]>();
+    await forEachLimited([...topics], this.#context.limits.requestsInFlight, async (topic) => {
+      behind.set(topic, await this.#shareGroupsBehind(topic, found));
+    });
     // A filter that matches nothing leaves nothing to be exact about.
-    const own = problems.filter(({ isHarmless }) => isHarmless !== true);
-    return [...own, ...unwritten(postponed), ...behind].slice(0, problemsMax);
+    const real = problems.filter(({ isHarmless }) => isHarmless !== true);
+    const problemsOf = (topic: string): readonly TaskProblem[] => {
+      const own = real.filter((problem) => concerns.get(problem)?.has(topic) ?? true);
+      const groups = [...postponed].filter((group) =>
+        found.commits.get(group)?.some((commit) => commit.topic === topic),
+      );
+      const shares = behind.get(topic) ?? [];
+      return [...own, ...unwritten(new Set(groups)), ...shares].slice(0, problemsMax);
+    };
+    return new Map([...topics].map((topic) => [topic, problemsOf(topic)]));
   }
 
   async #shareGroupsBehind(
@@ -152,7 +173,7 @@ export class GroupSync implements TaskWork {
 
   /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
   async lookAt(group: string): Promise<GroupLook> {
-    const query = { topic: null, group, requireStable: true };
+    const query = { topics: null, group, requireStable: true };
     const { found, problems } = await this.#sync(query);
     const here = this.#source.nameHere(group);
     const rows = new Map(
@@ -204,6 +225,7 @@ export class GroupSync implements TaskWork {
   async #sync(query: SourceQuery): Promise<{
     readonly found: SourceFindings;
     readonly problems: readonly TaskProblem[];
+    readonly concerns: Concerns;
     readonly written: number;
     readonly postponed: ReadonlySet<string>;
   }> {
@@ -211,32 +233,36 @@ export class GroupSync implements TaskWork {
     const readAtMs = this.#context.clock.unixMs();
     const found = await this.#source.read(query);
     this.#remember(found, query, readAtMs);
-    const { problems, written, postponed } = await this.#write(found.commits);
-    return { found, problems: [...found.problems, ...problems], written, postponed };
+    const { problems, concerns, written, postponed } = await this.#write(found.commits);
+    return {
+      found,
+      problems: [...found.problems, ...problems],
+      concerns: new Map([...found.concerns, ...concerns]),
+      written,
+      postponed,
+    };
   }
 
   /** Only a round that has read everything says what is not there any more. */
   #remember(found: SourceFindings, query: SourceQuery, readAtMs: number): void {
     if (query.group === null && found.isWhole) {
-      if (query.topic !== null) this.#topicReadAtMs.set(query.topic, readAtMs);
-      else {
-        this.#topicReadAtMs.clear();
-        this.#readAtMs = readAtMs;
-      }
+      for (const topic of query.topics ?? []) this.#topicReadAtMs.set(topic, readAtMs);
       this.#known = new Map(
         [...found.groups].map(([sourceGroup, { kind }]) => [
           this.#source.nameHere(sourceGroup),
           { sourceGroup, kind },
         ]),
       );
-      if (query.topic === null) {
+      if (query.topics === null) {
+        this.#topicReadAtMs.clear();
+        this.#readAtMs = readAtMs;
         this.#commits.clear();
         this.#writer.retain(found.commits);
       }
     }
     for (const [group, commits] of found.commits) {
       const others = (this.#commits.get(group) ?? []).filter(
-        ({ topic }) => query.topic !== null && topic !== query.topic,
+        ({ topic }) => query.topics?.has(topic) === false,
       );
       this.#commits.set(group, [...others, ...commits]);
     }

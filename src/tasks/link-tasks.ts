@@ -6,8 +6,10 @@ import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopics } from '../link/mirror-topics.ts';
 import type { TaskPlan, TaskStatus } from '../link/service.ts';
+import { Together } from '../link/together.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { AclSync } from './acls.ts';
+import type { TaskProblem } from './back-offs.ts';
 import { CheckpointEmit } from './checkpoints.ts';
 import { ConfigSync } from './configs.ts';
 import { GroupHandovers } from './group-handover.ts';
@@ -15,6 +17,9 @@ import { GroupSync } from './groups.ts';
 import { HeartbeatEmit } from './heartbeats.ts';
 import { SyncTask, type TaskWork } from './sync-task.ts';
 import { TopicSync } from './topics.ts';
+
+/** Their groups' offsets are asked for by topic: groups times topics are in one request. */
+const finalsTogetherMax = 100;
 
 export interface LinkTasksParts {
   readonly context: LinkContext;
@@ -29,6 +34,10 @@ export class LinkTasks {
   readonly handovers: GroupHandovers;
   readonly #configs: { readonly task: SyncTask; readonly work: ConfigSync };
   readonly #tasks: readonly SyncTask[];
+  readonly #finals = new Together<string, readonly TaskProblem[]>(
+    (topics) => this.#final(new Set(topics)),
+    { questionsMax: finalsTogetherMax },
+  );
 
   constructor(parts: LinkTasksParts) {
     const { context, link } = parts;
@@ -77,9 +86,18 @@ export class LinkTasks {
     return Promise.all(this.#tasks.map((task) => task.plan()));
   }
 
-  /** What the source says of a topic last is taken over before it is promoted. */
-  async finalConfigs(topic: string): Promise<void> {
+  /**
+   * What the source says of a topic last is taken over before it is promoted; what it returns
+   * stands in the way.
+   */
+  final(topic: string): Promise<readonly TaskProblem[]> {
+    return this.#finals.ask(topic);
+  }
+
+  async #final(topics: ReadonlySet<string>): Promise<(topic: string) => readonly TaskProblem[]> {
     const { task, work } = this.#configs;
-    await task.beside(() => work.once(topic));
+    await task.beside(() => work.once(topics));
+    const problems = await this.groups.finalRound(topics);
+    return (topic) => problems.get(topic) ?? [];
   }
 }
