@@ -23,11 +23,7 @@ export class ParkedFetch {
     const wake = (): void => this.#wake();
     this.#logs = new Set(on.logs);
     for (const log of this.#logs) this.#unsubscribe.push(log.onAdvance(wake));
-    this.#unsubscribe.push(
-      on.directory.onChange((topic) => {
-        if (on.topics.has(topic)) wake();
-      }),
-    );
+    this.#unsubscribe.push(on.directory.onChangeOf(on.topics, wake));
     on.closed.addEventListener('abort', wake, { once: true });
     this.#unsubscribe.push(() => on.closed.removeEventListener('abort', wake));
   }

@@ -141,7 +141,7 @@ export async function shiftedDirectory(parts: {
     get isSettled() {
       return inner.isSettled;
     },
-    onChange: (listener) => inner.onChange(listener),
+    onChangeOf: (topics, listener) => inner.onChangeOf(topics, listener),
     close: () => learned.close(),
   };
 }

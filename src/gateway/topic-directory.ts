@@ -57,6 +57,6 @@ export interface TopicDirectory {
   /** Anything promoted: responses may need a shift. */
   readonly hasPromoted: boolean;
   readonly isSettled: boolean;
-  /** Called after a topic's mode or timeline changed: parked fetches look again. */
-  onChange(listener: (topic: string) => void): () => void;
+  /** Called after the mode or a timeline of one of these changed: parked fetches look again. */
+  onChangeOf(topics: Iterable<string>, listener: () => void): () => void;
 }

@@ -153,6 +153,7 @@ export class MirrorTopics implements TopicDirectory {
   readonly #byId = new Map<string, MirrorTopic>();
   readonly #logs = new Map<string, MirrorLog>();
   readonly #listeners = new Set<(topic: string) => void>();
+  readonly #waiting = new Map<string, Set<() => void>>();
   #mirrorsCount = 0;
   #promotedCount = 0;
   #isOpened = false;
@@ -182,6 +183,7 @@ export class MirrorTopics implements TopicDirectory {
   close(): void {
     this.#unsubscribe();
     this.#listeners.clear();
+    this.#waiting.clear();
   }
 
   byName(name: string): MirrorTopic | undefined {
@@ -211,6 +213,23 @@ export class MirrorTopics implements TopicDirectory {
   onChange(listener: (topic: string) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** By topic: hundreds of parked fetches are not asked about each of thousands of topics. */
+  onChangeOf(topics: Iterable<string>, listener: () => void): () => void {
+    const names = [...topics];
+    for (const name of names) {
+      const own = this.#waiting.get(name);
+      if (own) own.add(listener);
+      else this.#waiting.set(name, new Set([listener]));
+    }
+    return () => {
+      for (const name of names) {
+        const own = this.#waiting.get(name);
+        own?.delete(listener);
+        if (own?.size === 0) this.#waiting.delete(name);
+      }
+    };
   }
 
   log(id: LogId): MirrorLog | null {
@@ -266,6 +285,7 @@ export class MirrorTopics implements TopicDirectory {
 
   #tell(name: string): void {
     for (const listener of this.#listeners) listener(name);
+    for (const listener of [...(this.#waiting.get(name) ?? [])]) listener();
   }
 
   #onStateChange(keys: readonly string[]): void {

@@ -37,7 +37,7 @@ export const nothingMirrored: TopicDirectory = {
   hasMirrors: false,
   hasPromoted: false,
   isSettled: true,
-  onChange: () => () => undefined,
+  onChangeOf: () => () => undefined,
 };
 
 export interface GatewayUnderTest {

@@ -101,9 +101,13 @@ export class FakeDirectory implements TopicDirectory {
   get hasPromoted(): boolean {
     return [...this.topics.values()].some(({ mode }) => mode === 'promoted');
   }
-  onChange(listener: (topic: string) => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+  onChangeOf(topics: Iterable<string>, listener: () => void): () => void {
+    const names = new Set(topics);
+    const own = (topic: string): void => {
+      if (names.has(topic)) listener();
+    };
+    this.listeners.add(own);
+    return () => this.listeners.delete(own);
   }
 }
 

@@ -79,6 +79,23 @@ test('after a truncation clients are sent away until the new epoch is durable', 
   assert.equal(partition()?.isTruncating, false);
 });
 
+test('who waits for some topics hears of these only, until it waits no more', async (t) => {
+  const { state, topics } = await scene(t);
+  await topics.start();
+  const heard = { orders: 0, both: 0 };
+  const change = (name: string, stateTimeMs: number) =>
+    state.commit([{ put: record({ name, topicId: null, partitions: [], stateTimeMs }) }]);
+  const leave = topics.onChangeOf(['orders'], () => heard.orders++);
+  topics.onChangeOf(new Set(['orders', 'payments']), () => heard.both++);
+  await change('orders', 1);
+  await change('payments', 1);
+  await change('others', 1);
+  assert.deepEqual(heard, { orders: 1, both: 2 });
+  leave();
+  await change('orders', 2);
+  assert.deepEqual(heard, { orders: 1, both: 3 });
+});
+
 test('R19: a log that cannot be opened is null and an event, the topic is there', async (t) => {
   const { state, events, topics } = await scene(t);
   state.topics.set('orders', record());
