@@ -172,8 +172,17 @@ function liveClients(stage: LinkedStage, names: readonly string[]): LiveClient[]
   });
 }
 
+function lastSwitchUnixMs(causeway: LinkedStage['causeway']): number {
+  const switched = causeway
+    .log()
+    .filter(({ event, to }) => event === 'mirror_state_changed' && to === 'STOPPED');
+  return Math.max(...switched.map(({ time }) => Date.parse(String(time))));
+}
+
 interface Switch {
   readonly dryMs: number;
+  /** Until the last topic was switched, durably, as the log has it. */
+  readonly switchedMs: number;
   readonly commandMs: number;
   readonly cpuSeconds: number;
   readonly firstRecordsMs: readonly number[];
@@ -196,6 +205,7 @@ async function switchAll(stage: LinkedStage, names: readonly string[]): Promise<
   const dryMs = performance.now() - dryBegun;
   const cpuBegun = cpuSeconds(causeway.pid);
   const begun = performance.now();
+  const begunUnixMs = Date.now();
   const answer = await post<Answer>(causeway, '/causeway/v1/mirrors:failover', all);
   const commandMs = performance.now() - begun;
   const cpu = cpuSeconds(causeway.pid) - cpuBegun;
@@ -205,6 +215,7 @@ async function switchAll(stage: LinkedStage, names: readonly string[]): Promise<
   for (const client of clients) client.close();
   return {
     ...{ dryMs, commandMs, cpuSeconds: cpu },
+    switchedMs: lastSwitchUnixMs(causeway) - begunUnixMs,
     firstRecordsMs: clients.map(({ firstRecordMs }) => firstRecordMs - begun),
     leadersKnownMs: clients.map(({ leadersKnownMs }) => leadersKnownMs - begun),
     metadataBytes: clients.reduce((sum, { metadataBytes }) => sum + metadataBytes, 0),
@@ -239,6 +250,7 @@ export async function benchFailover(): Promise<BenchResult> {
     const baseline = performance.now() - plainBegun;
     const first = (share: number): number => percentile(switched.firstRecordsMs, share);
     const known = Math.max(...switched.leadersKnownMs);
+    const limits = { baseline, atMost: 2_000 };
     return {
       bench: 'failover',
       rows: [
@@ -249,14 +261,12 @@ export async function benchFailover(): Promise<BenchResult> {
         row('promotion of one topic without lag', promoteMs, 'ms', { atMost: 1_000 }),
         row('dry run', switched.dryMs, 'ms'),
         row('destination creates as many topics', baseline, 'ms'),
-        row('failover, until it is answered', switched.commandMs, 'ms', {
-          baseline,
-          atMost: 2_000,
-        }),
+        row('failover, until all are switched durably', switched.switchedMs, 'ms', limits),
+        row('failover, until it is answered', switched.commandMs, 'ms', limits),
         row('proxy, CPU of the failover', switched.cpuSeconds, 's'),
         row('first record of a client, p50', first(0.5), 'ms', { baseline }),
         row('first record of a client, p99', first(0.99), 'ms', { baseline }),
-        row('all clients know all leaders', known, 'ms', { baseline }),
+        row('all clients know all leaders', known, 'ms', limits),
         row('Metadata sent to the clients', switched.metadataBytes / 1e6, 'MB'),
       ],
     };

@@ -96,8 +96,10 @@ export class LinkTasks {
 
   async #final(topics: ReadonlySet<string>): Promise<(topic: string) => readonly TaskProblem[]> {
     const { task, work } = this.#configs;
-    await task.beside(() => work.once(topics));
-    const problems = await this.groups.finalRound(topics);
+    const [problems] = await Promise.all([
+      this.groups.finalRound(topics),
+      task.beside(() => work.once(topics)),
+    ]);
     return (topic) => problems.get(topic) ?? [];
   }
 }
