@@ -98,6 +98,8 @@ export class RequestIntake {
     while (this.#waiting.length > 0) {
       const chunk = this.#waiting[0] ?? nothing;
       const used = this.#consume(chunk);
+      // What was in it may have ended the connection, and all that waited was given back.
+      if (this.#waiting[0] !== chunk) return;
       this.#wait(-used);
       if (used < chunk.length) {
         this.#waiting[0] = chunk.subarray(used);

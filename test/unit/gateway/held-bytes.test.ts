@@ -8,6 +8,7 @@ import type { Handler } from '../../../src/gateway/handler.ts';
 import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
 import { heldBytesAlways } from '../../../src/gateway/limits.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
+import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import { stalls, until } from '../../helpers/wait.ts';
 import { type SessionUnderTest, sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
@@ -137,6 +138,39 @@ test('R14: a large request finds no room while too much is held, a small one doe
     memory.held.remove(sharedBytes);
   }
   await isGivenBack(memory);
+});
+
+test('R14: a request that ends its connection gives back once what waited behind it', async () => {
+  const intakeBudget = new IntakeBudget(sharedBytes);
+  let release = (): void => undefined;
+  const slow: Handler = ({ header }) => ({
+    kind: 'answer',
+    response: new Promise((resolve) => {
+      release = () => resolve([frameOf(int32(header.correlationId))]);
+    }),
+  });
+  const fixture = await sessionBetween({
+    intakeBudget,
+    route: (apiKey) =>
+      apiKey === ApiKey.Heartbeat
+        ? { kind: 'handler', handler: slow }
+        : { kind: 'refused', reason: 'not served' },
+  });
+  const { client, session, summaries } = fixture;
+  try {
+    const first = request();
+    client.socket.write(first);
+    await until('the request', () => session.bytesFromClient === first.length);
+    const refused = requestFrame({ apiKey: ApiKey.Fetch, apiVersion: 4, correlationId: 2 });
+    client.socket.write(Buffer.concat([refused, request(Buffer.alloc(5000))]));
+    await until('all of it to wait', () => intakeBudget.usedBytes > 5000);
+    release();
+    await until('the end', () => summaries.length === 1);
+    assert.equal(summaries[0]?.reason, 'not served');
+    assert.equal(intakeBudget.usedBytes, 0);
+  } finally {
+    fixture.close();
+  }
 });
 
 test('R14: each new answer gets a part of what is left, and none when nothing is', () => {
