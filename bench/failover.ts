@@ -158,7 +158,10 @@ async function groupsSynced({ causeway }: LinkedStage): Promise<void> {
 
 async function promoteOne({ causeway }: LinkedStage): Promise<number> {
   const begun = performance.now();
-  await post(causeway, '/causeway/v1/mirrors:promote', { topics: [planned] });
+  const one = { topics: [planned] };
+  const { rows } = await post<Answer>(causeway, '/causeway/v1/mirrors:promote', one);
+  const error = rows[0]?.error ?? null;
+  if (error !== null) throw new Error(`promote: ${JSON.stringify(error)}`);
   await waitForState(causeway, planned, 'STOPPED');
   return performance.now() - begun;
 }
