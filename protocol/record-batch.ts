@@ -59,6 +59,12 @@ function invalidBatch(position: number, detail: string): ProtocolError {
   });
 }
 
+/** The format that begins there; old messages can be shorter than a header. Null: it is cut. */
+export function readMagic(buffer: Buffer, position: number): number | null {
+  const isThere = buffer.length - position > magicPosition;
+  return isThere ? buffer.readInt8(position + magicPosition) : null;
+}
+
 /** Needs the 61 bytes of the header. Batches before magic 2 are refused by name. */
 export function readBatchHeader(buffer: Buffer, position: number): BatchHeader {
   const available = buffer.length - position;

@@ -53,8 +53,10 @@ export class CompactCopies {
   tend(feeds: Iterable<PartitionFeed>): void {
     const { clock, limits, link } = this.#parts;
     const nowMs = clock.monotonicMs();
-    if (this.#isRunning || nowMs < this.#nextLookMs || !link.mayAct()) return;
+    if (this.#isRunning || !link.mayAct()) return;
     const all = [...feeds];
+    keepUnseen(all, link);
+    if (nowMs < this.#nextLookMs) return;
     const candidates = all.filter((feed) => this.#isCandidate(feed));
     const open = all.filter(({ log }) => log.openTransactions().length > 0);
     if (candidates.length === 0 && open.length === 0) return;
@@ -209,4 +211,15 @@ export class CompactCopies {
     }
     return sizes;
   }
+}
+
+function keepUnseen(feeds: readonly PartitionFeed[], link: FeedLink): void {
+  const byTopic = new Map<string, Map<number, boolean>>();
+  for (const feed of feeds) {
+    if (!feed.isCompacted()) continue;
+    const { topic, partition, unseenCleaningMs } = feed;
+    const known = byTopic.get(topic) ?? new Map<number, boolean>();
+    byTopic.set(topic, known.set(partition, unseenCleaningMs !== null));
+  }
+  for (const [topic, isUnseen] of byTopic) link.keepUnseenCleaning(topic, isUnseen);
 }

@@ -11,6 +11,7 @@ import {
   nextOffset,
   ProtocolError,
   readBatchHeader,
+  readMagic,
   wholeBatches,
 } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
@@ -20,6 +21,7 @@ import { resolveOutOfRange } from './out-of-range.ts';
 import type { FetchPosition, PartitionFeed } from './partition-feed.ts';
 import { messageOf } from './signal.ts';
 import type { FeedLink } from './source-link.ts';
+import { proveSource } from './source-proof.ts';
 
 const causeAfterFailures = 3;
 const emptyBytes = Buffer.alloc(0);
@@ -95,6 +97,10 @@ export async function acceptPartition(
     await feed.exclusively(() => truncate(feed, data.divergingEpoch, parts));
     return;
   }
+  if (!feed.isProved) {
+    await proveSource(feed, parts);
+    if (!feed.isProved) return;
+  }
   if (data.highWatermark >= 0n) {
     const at = { nowMs: clock.monotonicMs(), unixMs: clock.unixMs() };
     feed.lag.observeSource(data.highWatermark, at);
@@ -113,7 +119,11 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
   // The last batch of an answer may be cut.
   const covered = wholeBatches(records).bytes;
   // None is whole: named here when the first is one that never can be.
-  if (covered === 0 && records.length > 0) forEachBatch(records, () => false);
+  if (covered === 0 && records.length > 0) {
+    const magic = readMagic(records, 0);
+    if (magic !== null && magic < 2) readBatchHeader(records, 0);
+    forEachBatch(records, () => false);
+  }
   if (covered > 0) {
     assertWithinSource(records, data.highWatermark);
     if (!link.mayAct()) return;
@@ -186,6 +196,7 @@ function onError(
     return;
   }
   const name = errorName(errorCode);
+  if (errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) feed.unprove();
   if (leaderErrors.has(errorCode)) {
     const hasHint = currentLeader.leaderId >= 0 && currentLeader.leaderEpoch > feed.leaderEpoch;
     if (hasHint && link.knowsNode(currentLeader.leaderId)) {

@@ -91,6 +91,7 @@ export class LinkFeeds {
         lag,
         clock: this.#clock,
         firstOffset: lastExtent(timeline).start,
+        isCleaningUnseen: record.unseenCleaning?.includes(partition) ?? false,
         isCompacted: () => isCompacted(topic.record.syncedConfigs ?? {}),
       });
       feed.endRepairs = watchDamage(feed, this.#link);
@@ -112,6 +113,17 @@ export class LinkFeeds {
       const hasMoved = feed.follow(found.leaderId, found.leaderEpoch);
       if (hasMoved || feed.readAtLeader(nearSinceMsMax)) this.assign(feed);
     }
+  }
+
+  /** What the source's metadata have against what its leaders were known to have; null: nothing. */
+  epochGoneBack(topic: string, info: TopicInfo): string | null {
+    for (const { partition, leaderEpoch } of this.feeds(topic)) {
+      const found = info.partitions.find((candidate) => candidate.partition === partition);
+      if (found === undefined || found.leaderEpoch < 0 || found.leaderEpoch >= leaderEpoch)
+        continue;
+      return `partition ${partition} has leader epoch ${found.leaderEpoch}, after ${leaderEpoch}`;
+    }
+    return null;
   }
 
   assign(feed: PartitionFeed): void {

@@ -46,6 +46,7 @@ export class LinkRuntime implements FeedLink {
   readonly #growing = new Set<string>();
   readonly #missing = new Lasting();
   readonly #shrunk = new Lasting();
+  readonly #agedEpochs = new Lasting();
   readonly #background = new Set<Promise<void>>();
   readonly #signal = new Signal();
   #leadersOnlyUntilMs = Number.NEGATIVE_INFINITY;
@@ -194,6 +195,7 @@ export class LinkRuntime implements FeedLink {
     this.#failing.delete(name);
     this.#missing.clear(name);
     this.#shrunk.clear(name);
+    this.#agedEpochs.clear(name);
   }
 
   /** Lets a topic be fetched again after `feeds.hold`. */
@@ -225,6 +227,19 @@ export class LinkRuntime implements FeedLink {
       ...record,
       lost: withLoss(record.lost, loss, this.#context.clock.unixMs()),
     }));
+  }
+
+  keepUnseenCleaning(name: string, isUnseen: ReadonlyMap<number, boolean>): void {
+    const before = this.#changes.record(name)?.unseenCleaning ?? [];
+    const found = [...isUnseen.keys()].filter((partition) => isUnseen.get(partition));
+    const left = before.filter((partition) => !isUnseen.has(partition));
+    const after = [...left, ...found].sort((one, other) => one - other);
+    if (after.join() === before.join()) return;
+    this.inBackground(() =>
+      this.#changes.edit(name, ({ unseenCleaning: _before, ...record }) =>
+        after.length === 0 ? record : { ...record, unseenCleaning: after },
+      ),
+    );
   }
 
   truncating(topic: string, partition: number): void {
@@ -383,7 +398,22 @@ export class LinkRuntime implements FeedLink {
       case 'as-is':
         break;
     }
-    if (info !== undefined) this.feeds.follow(name, info);
+    if (info === undefined) return;
+    this.feeds.follow(name, info);
+    this.#considerEpochs(record, info);
+  }
+
+  /** Brokers that were left behind tell older epochs too, but not for ever. */
+  #considerEpochs({ name, sourceTopic }: TopicRecord, info: TopicInfo): void {
+    const goneBack = this.feeds.epochGoneBack(name, info);
+    const nowMs = this.#context.clock.monotonicMs();
+    if (goneBack === null) this.#agedEpochs.clear(name);
+    else if (this.#agedEpochs.note(name, nowMs, this.#settings.retryTimeoutMs)) {
+      this.failTopic(name, {
+        code: 'NON_MONOTONIC_SOURCE_EPOCH',
+        message: `Source topic '${sourceTopic}' is not the one that was mirrored: ${goneBack}`,
+      });
+    }
   }
 
   #grow(record: TopicRecord, info: TopicInfo): void {

@@ -1,7 +1,7 @@
 // One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it
 // may be fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has
 // resolved nothing is appended to its log any more by the fetcher.
-import { forEachBatch } from '../../protocol/index.ts';
+import { forEachBatch, zeroUuid } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import type { LinkClock } from './context.ts';
 import type { LagTracker } from './lag.ts';
@@ -32,6 +32,7 @@ export class PartitionFeed {
   retryAtMs = 0;
   /** Something is being found out (a range, a truncation): not fetched meanwhile. */
   isSuspended = false;
+  #isProved = true;
   /** The source's own epoch history no longer reaches our last epoch: sent as -1 once. */
   omitsLastEpoch = false;
   /**
@@ -47,7 +48,7 @@ export class PartitionFeed {
    * The source had cleaned something away when we came to read it, so long after we last had
    * everything (infinite: we do not know); null when it had not.
    */
-  unseenCleaningMs: number | null = null;
+  unseenCleaningMs: number | null;
   readonly #clock: LinkClock;
   readonly #startedMs: number;
   /** The first reading of what is already there, where nothing can have been missed. */
@@ -74,6 +75,8 @@ export class PartitionFeed {
     clock: LinkClock;
     isCompacted: () => boolean;
     firstOffset?: bigint;
+    /** It was so before a restart, and is to be made good still. */
+    isCleaningUnseen?: boolean;
   }) {
     const { log, lag, clock } = parts;
     this.topic = parts.topic;
@@ -84,9 +87,11 @@ export class PartitionFeed {
     this.lag = lag;
     this.isCompacted = parts.isCompacted;
     this.#firstOffset = parts.firstOffset ?? 0n;
+    this.unseenCleaningMs = parts.isCleaningUnseen === true ? Number.POSITIVE_INFINITY : null;
     this.#clock = clock;
     this.#startedMs = clock.monotonicMs();
     this.#isFirstReading = log.lastEpoch < 0;
+    this.unprove();
     this.#unsubscribe = log.onAdvance(() => {
       lag.observeMirror(log.visibleEnd, clock.monotonicMs());
     });
@@ -107,6 +112,20 @@ export class PartitionFeed {
   /** Monotonic ms of the last answer for the partition; of the start, while there was none. */
   get heardAtMs(): number {
     return Math.max(this.#startedMs, this.lag.sampledAtMs);
+  }
+
+  /** The source topic is the one that was mirrored: its id tells, or its records have. */
+  get isProved(): boolean {
+    return this.#isProved;
+  }
+
+  noteProved(): void {
+    this.#isProved = true;
+  }
+
+  /** Another topic may have this name now; without an id only its records can tell. */
+  unprove(): void {
+    this.#isProved = this.sourceTopicId !== zeroUuid || this.log.lastEpoch < 0;
   }
 
   /** What the log needs next. */
@@ -160,7 +179,10 @@ export class PartitionFeed {
     if (isChange) this.#near = null;
     this.leaderId = leaderId;
     this.leaderEpoch = leaderEpoch;
-    if (isChange) this.retryAtMs = 0;
+    if (isChange) {
+      this.retryAtMs = 0;
+      this.unprove();
+    }
     return isChange;
   }
 

@@ -54,7 +54,8 @@ export class RangeReaders {
   /** After an answer has been given to the feed to append. */
   consider(feed: PartitionFeed, answer: FullAnswer): void {
     const { bytes, offsets, end, highWatermark } = answer;
-    if (offsets <= 0n || feed.leaderEpoch < 0 || feed.isReadNear || feed.isSuspended) return;
+    if (offsets <= 0n || feed.leaderEpoch < 0 || feed.isReadNear) return;
+    if (feed.isSuspended || !feed.isProved) return;
     const bytesPerOffset = bytes / Number(offsets);
     const backlogBytes = Number(highWatermark - end) * bytesPerOffset;
     const { chunkBytes } = this.#settings();

@@ -11,7 +11,9 @@ const recreatable: ReadonlySet<MirrorErrorCode> = new Set([
   'SOURCE_PARTITIONS_DECREASED',
   'UNEXPECTED_TRUNCATION',
   'NON_MONOTONIC_LOG_APPEND_EPOCH',
+  'NON_MONOTONIC_SOURCE_EPOCH',
   'SHELL_TOPIC_DELETED',
+  'SHELL_TOPIC_CHANGED',
 ]);
 /** @throws LinkError MIRROR_NOT_FOUND, ILLEGAL_STATE */
 export function checkRecreatable(name: string, record: TopicRecord | undefined): TopicRecord {

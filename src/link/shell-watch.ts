@@ -18,6 +18,8 @@ import { failedWith, type TopicChanges } from './topic-changes.ts';
 
 /** A topic that the destination does not show for so long is gone. */
 const goneLastsMs = 8_000;
+/** One stale answer of the source decides nothing. */
+const changedLastsMs = 3_000;
 
 export interface ShellWatchParts {
   readonly context: LinkContext;
@@ -26,12 +28,15 @@ export interface ShellWatchParts {
   /** Takes up what was left behind; each failure is its own. */
   readonly takeUp: () => Promise<void>;
   readonly onFailed: (topic: string) => Promise<void>;
+  /** Partitions of the source topic as last seen; null when it was not. */
+  readonly sourcePartitions: (record: TopicRecord) => number | null;
 }
 
 export class ShellWatch {
   readonly #parts: ShellWatchParts;
   /** By topic id: another shell of the same name has been gone for another time. */
   readonly #gone = new Lasting();
+  readonly #changed = new Lasting();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
   readonly #loop = new Loop(() => this.#turn());
@@ -81,7 +86,10 @@ export class ShellWatch {
       const info = topics.get(record.name);
       if (isThere(record, info)) {
         this.#gone.clear(record.topicId ?? '');
-        if (isMirror(record.state)) present.push(record);
+        if (isMirror(record.state)) {
+          present.push(record);
+          await this.#checkPartitions(record, info?.partitions.length ?? 0);
+        }
       } else if (isGone(record, info)) {
         if (this.#gone.note(record.topicId ?? '', context.clock.monotonicMs(), goneLastsMs)) {
           await this.#onGone(record);
@@ -93,7 +101,7 @@ export class ShellWatch {
 
   #forgetOthers(records: readonly TopicRecord[]): void {
     const ids = new Set(records.map(({ topicId }) => topicId));
-    this.#gone.keep((topicId) => ids.has(topicId));
+    for (const lasting of [this.#gone, this.#changed]) lasting.keep((topicId) => ids.has(topicId));
     for (const key of this.#verified.keys()) {
       if (!ids.has(key.slice(0, key.lastIndexOf('/')))) this.#verified.delete(key);
     }
@@ -121,6 +129,22 @@ export class ShellWatch {
       `Promoted topic '${record.name}' was deleted in the destination: its history is removed`,
       { topic: record.name, link: record.link },
     );
+  }
+
+  /** A partition that the source has not is one that nothing could ever be mirrored to. */
+  async #checkPartitions(record: TopicRecord, shellPartitions: number): Promise<void> {
+    const { name, topicId, sourceTopic, partitions, state } = record;
+    const key = topicId ?? '';
+    const atSource = this.#parts.sourcePartitions(record);
+    const known = Math.max(partitions.length, atSource ?? shellPartitions);
+    if (state === 'FAILED' || shellPartitions <= known) return this.#changed.clear(key);
+    if (!this.#changed.note(key, this.#parts.context.clock.monotonicMs(), changedLastsMs)) return;
+    await this.#fail(record, {
+      code: 'SHELL_TOPIC_CHANGED',
+      message:
+        `The shell topic '${name}' was given ${shellPartitions} partitions past Causeway, ` +
+        `source topic '${sourceTopic}' has ${known}`,
+    });
   }
 
   /** R3: nothing but markers of refused transactions may be in a shell. */

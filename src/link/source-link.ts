@@ -24,6 +24,11 @@ export interface FeedLink {
   readonly lostHistory: 'stop' | 'continue';
   /** Puts lost offsets on record, before anything goes on behind them. */
   noteLoss(topic: string, loss: Loss): Promise<void>;
+  /**
+   * Puts on record which of these partitions may hold keys that the source has deleted and cleaned
+   * away, so that a restart does not forget it; nothing is done where that is on record already.
+   */
+  keepUnseenCleaning(topic: string, isUnseen: ReadonlyMap<number, boolean>): void;
   /** A tail is about to be cut: readers must not take the lower end for an offset out of range. */
   truncating(topic: string, partition: number): void;
   refreshMetadata(): void;

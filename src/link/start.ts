@@ -7,7 +7,7 @@ import type { Cluster } from '../cluster/cluster.ts';
 import type { GroupGate } from '../gateway/handler.ts';
 import type { TopicDirectory } from '../gateway/topic-directory.ts';
 import type { Events } from '../observe/events.ts';
-import type { LinkRecord } from '../state/records.ts';
+import type { LinkRecord, TopicRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
 import { LinkTasks } from '../tasks/link-tasks.ts';
 import { PrefixRetention } from '../tasks/prefix-retention.ts';
@@ -138,7 +138,10 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   const onFailed = async (topic: string): Promise<void> => {
     await links.entry(topics.byName(topic)?.link ?? '')?.runtime.feeds.stop(topic);
   };
-  const watch = new ShellWatch({ context, topics, changes, takeUp, onFailed });
+  const sourcePartitions = ({ link, sourceTopic }: TopicRecord): number | null =>
+    links.entry(link)?.runtime.sourceTopic(sourceTopic)?.partitions.length ?? null;
+  const common = { context, topics, changes };
+  const watch = new ShellWatch({ ...common, takeUp, onFailed, sourcePartitions });
   const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
 
   await topics.start();

@@ -105,6 +105,16 @@ export class Fields {
     });
   }
 
+  integers(name: string): number[] {
+    const value = this.value(name);
+    if (!Array.isArray(value)) throw this.fail(name, 'is not a list');
+    return value.map((element: unknown) => {
+      if (!Number.isSafeInteger(element))
+        throw this.fail(name, 'has an element that is no integer');
+      return element as number;
+    });
+  }
+
   map<Value>(name: string, read: (fields: Fields, key: string) => Value): Record<string, Value> {
     return this.object(name, (fields) => {
       const keys = Object.keys(fields.#object);

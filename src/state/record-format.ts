@@ -35,7 +35,7 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
   /**
    * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
-   * `detaching`, `lost`, `creating.startOffset`, `origins`.
+   * `detaching`, `lost`, `creating.startOffset`, `origins`, `unseenCleaning`.
    */
   topic: 4,
   'node-ports': 1,
@@ -80,6 +80,7 @@ const mirrorErrorCodes = namesOf<MirrorErrorCode>({
   UNSUPPORTED_MESSAGE_FORMAT: true,
   ILLEGAL_STATE: true,
   LOST_HISTORY: true,
+  SHELL_TOPIC_CHANGED: true,
   SHELL_TOPIC_DELETED: true,
   SHELL_TOPIC_WRITTEN: true,
   STORAGE_ERROR: true,
@@ -198,6 +199,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(version >= 4 ? readEndings(fields) : {}),
     ...(version >= 4 && fields.has('lost') ? { lost: fields.list('lost', readLost) } : {}),
     ...(version >= 4 ? readOrigins(fields) : {}),
+    ...(version >= 4 ? readUnseenCleaning(fields) : {}),
   };
 }
 
@@ -213,6 +215,10 @@ function readSyncedState(fields: Fields): Pick<TopicRecord, 'syncedConfigs' | 'a
 
 function readOrigins(fields: Fields): Pick<TopicRecord, 'origins'> {
   return fields.has('origins') ? { origins: fields.strings('origins') } : {};
+}
+
+function readUnseenCleaning(fields: Fields): Pick<TopicRecord, 'unseenCleaning'> {
+  return fields.has('unseenCleaning') ? { unseenCleaning: fields.integers('unseenCleaning') } : {};
 }
 
 /** What stays to be done when a mirror ends. */

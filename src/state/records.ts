@@ -34,6 +34,7 @@ export type MirrorErrorCode =
   | 'UNSUPPORTED_MESSAGE_FORMAT'
   | 'ILLEGAL_STATE'
   | 'LOST_HISTORY'
+  | 'SHELL_TOPIC_CHANGED'
   | 'SHELL_TOPIC_DELETED'
   | 'SHELL_TOPIC_WRITTEN'
   | 'STORAGE_ERROR';
@@ -100,6 +101,11 @@ export interface TopicRecord {
   readonly detaching?: PendingDetach;
   /** Offsets that were gone from the source before they were read, the latest of them. */
   readonly lost?: readonly LostRange[];
+  /**
+   * Partitions of a compacted topic whose source had cleaned records away that were not read: their
+   * copies may hold deleted keys, and are to be built anew. Absent: none.
+   */
+  readonly unseenCleaning?: readonly number[];
   /**
    * Ids of the clusters that the records came through before they reached the source, the first one
    * first; absent when the source topic was no mirror.

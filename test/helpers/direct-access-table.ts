@@ -61,7 +61,7 @@ export const directAccessRows: readonly DirectAccessRow[] = [
   {
     operation: 'add partitions',
     ordinary: asEver,
-    mirrored: 'the broker does it; the new partition stays an unwritable mirror without a source',
+    mirrored: 'the broker does it; the mirror is FAILED (`SHELL_TOPIC_CHANGED`); its copy is kept',
     promoted: 'works; the new partition has no shift',
   },
   {

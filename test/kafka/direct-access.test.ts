@@ -181,7 +181,7 @@ const checks: Readonly<Record<string, Check>> = {
       await grow('m-grow');
       const code = (await tryWriteThrough('m-grow', 1)).errorCode;
       assert.equal(code, 44);
-      assert.equal((await mirrorView(stage.causeway, 'm-grow')).state, 'ACTIVE');
+      assert.equal(await failedWith('m-grow'), 'SHELL_TOPIC_CHANGED');
     },
     promoted: () => grown('p-all', 0n),
   },

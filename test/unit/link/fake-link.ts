@@ -14,6 +14,8 @@ export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink 
   readonly failures: string[] = [];
   readonly truncations: string[] = [];
   readonly reassigned: PartitionFeed[] = [];
+  /** As they were put on record last, by `topic-partition`. */
+  readonly unseen = new Map<string, boolean>();
   refreshes = 0;
   nearFailures = 0;
   isOwner = true;
@@ -33,6 +35,10 @@ export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink 
 
   truncating(topic: string, partition: number): void {
     this.truncations.push(`${topic}-${partition}`);
+  }
+
+  keepUnseenCleaning(topic: string, isUnseen: ReadonlyMap<number, boolean>): void {
+    for (const [partition, unseen] of isUnseen) this.unseen.set(`${topic}-${partition}`, unseen);
   }
 
   refreshMetadata(): void {

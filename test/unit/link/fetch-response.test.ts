@@ -114,6 +114,15 @@ describe('records', () => {
     assert.match(link.failures.join(), /^UNSUPPORTED_MESSAGE_FORMAT/);
   });
 
+  test('of an old format stop the mirror also when one is shorter than a header of today', async (t) => {
+    const { link, accept } = await scene(t);
+    const message = Buffer.alloc(40);
+    message.writeInt32BE(message.length - 12, 8);
+    message.writeInt8(1, 16);
+    await accept({ records: message });
+    assert.match(link.failures.join(), /^UNSUPPORTED_MESSAGE_FORMAT/);
+  });
+
   test('whose epochs go back stop the mirror', async (t) => {
     const { log, link, accept } = await scene(t, [{ base: 0n, epoch: 4 }]);
     await accept({ records: batch({ base: 1n, epoch: 3 }) });

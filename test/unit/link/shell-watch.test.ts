@@ -1,10 +1,10 @@
-// The regular look at the shells: what one stale answer of the destination means for a mirror whose
-// name another one had before.
+// The regular look at the shells: what one stale answer of the destination means for a mirror
+// whose name another one had before, and a shell that was given partitions.
 //
-// Owns: one mirror and a destination that does not show its shell. Refuses to know how shells are
+// Owns: one mirror and what the destination shows of its shell. Refuses to know how shells are
 // measured. Invariant: time passes only when the test says so.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
 import type { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { ShellWatch } from '../../../src/link/shell-watch.ts';
@@ -14,7 +14,7 @@ import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { until } from '../../helpers/wait.ts';
-import { FakeCluster, FakeState, shellId, sourceId } from './fakes.ts';
+import { FakeCluster, FakeState, shellId, sourceId, topicInfo } from './fakes.ts';
 
 function mirror(topicId: string): TopicRecord {
   return {
@@ -32,13 +32,12 @@ function mirror(topicId: string): TopicRecord {
   };
 }
 
-test('a shell is not gone because one of its name was, long ago', async (t) => {
-  let nowMs = 0;
-  let looks = 0;
+async function scene(t: TestContext) {
+  const seen = { nowMs: 0, looks: 0, sourcePartitions: null as number | null };
   const state = new FakeState();
   const destination = new FakeCluster();
   const events = new Events();
-  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
+  const clock = { monotonicMs: () => seen.nowMs, unixMs: () => seen.nowMs };
   const limits = { shellWatchMs: 1 };
   const context = { state, destination, events, clock, limits } as unknown as LinkContext;
   const changes = new TopicChanges({ state, events, clock, touch: () => undefined });
@@ -47,25 +46,51 @@ test('a shell is not gone because one of its name was, long ago', async (t) => {
     changes,
     topics: {} as MirrorTopics,
     takeUp: async () => {
-      looks++;
+      seen.looks++;
     },
     onFailed: async () => undefined,
+    sourcePartitions: () => seen.sourcePartitions,
   });
   const moreLooks = async () => {
-    const before = looks;
-    await until('two more looks', () => looks > before + 2);
+    const before = seen.looks;
+    await until('two more looks', () => seen.looks > before + 2);
   };
   state.topics.set('t', mirror(shellId));
   watch.start();
   t.after(() => watch.close());
+  return { seen, state, destination, moreLooks };
+}
+
+test('a shell is not gone because one of its name was, long ago', async (t) => {
+  const { seen, state, moreLooks } = await scene(t);
   await moreLooks();
   assert.equal(state.topics.get('t')?.state, 'ACTIVE', 'one answer decides nothing');
   // Made anew under its name; a broker does not know the new shell yet.
   state.topics.set('t', mirror(sourceId));
-  nowMs = 3_600_000;
+  seen.nowMs = 3_600_000;
   await moreLooks();
   assert.equal(state.topics.get('t')?.state, 'ACTIVE');
-  nowMs += 3_600_000;
+  seen.nowMs += 3_600_000;
   await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
   assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_DELETED');
+});
+
+test('a shell with more partitions than its source ends the mirror, growth does not', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  destination.topics.set('t', topicInfo('t', shellId, [0, 0]));
+  // Not known yet, or ahead of the mirror because the source has grown: it follows.
+  for (const sourcePartitions of [null, 2]) {
+    seen.sourcePartitions = sourcePartitions;
+    await moreLooks();
+    seen.nowMs += 3_600_000;
+    await moreLooks();
+    assert.equal(state.topics.get('t')?.state, 'ACTIVE', `${sourcePartitions} at the source`);
+  }
+  seen.sourcePartitions = 1;
+  await moreLooks();
+  assert.equal(state.topics.get('t')?.state, 'ACTIVE', 'one answer decides nothing');
+  seen.nowMs += 3_600_000;
+  await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
+  assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_CHANGED');
+  assert.match(state.topics.get('t')?.error?.message ?? '', /2 partitions past Causeway/);
 });

@@ -1,0 +1,112 @@
+// A source without topic ids: what it answers is appended only when it still has the batch that was
+// mirrored last, or when that proves nothing.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
+import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
+import type { Api } from '../../../src/cluster/cluster.ts';
+import { systemClock } from '../../../src/link/context.ts';
+import { acceptPartition } from '../../../src/link/fetch-response.ts';
+import { LagTracker } from '../../../src/link/lag.ts';
+import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import { FakeLink } from './fake-link.ts';
+import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+
+/** Answers Fetch with what it was given. */
+class Source extends FakeCluster {
+  errorCode = 0;
+  records: Buffer = Buffer.alloc(0);
+  fetches = 0;
+
+  override async send<Request, Response>(_: unknown, api: Api<Request, Response>) {
+    assert.equal(api.name, 'Fetch');
+    this.fetches++;
+    const { errorCode, records } = this;
+    const data = createPartitionData({ errorCode, records });
+    return { errorCode: 0, responses: [{ partitions: [data] }] } as Response;
+  }
+}
+
+async function scene(t: TestContext, options: { topicId?: string; isCompacted?: boolean } = {}) {
+  const { storage } = await openTestStorage(t);
+  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  await log.append(batch({ base: 0n, count: 3 }));
+  await log.append(batch({ base: 3n, count: 2 }));
+  await log.flush();
+  const feed = new PartitionFeed({
+    topic: 'orders',
+    sourceTopic: 'orders',
+    sourceTopicId: options.topicId ?? zeroUuid,
+    partition: 0,
+    log,
+    lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
+    clock: systemClock,
+    isCompacted: () => options.isCompacted ?? false,
+  });
+  feed.follow(1, 5);
+  const source = new Source();
+  const link = new FakeLink(source);
+  const accept = async (data: Parameters<typeof createPartitionData>[0]) => {
+    await acceptPartition(feed, createPartitionData(data), { link, clock: systemClock });
+    await log.flush();
+  };
+  return { log, feed, source, link, accept };
+}
+
+const next = { highWatermark: 9n, records: batch({ base: 5n }) };
+
+test('R9: the batch that was mirrored last is looked at once, and then fetched on', async (t) => {
+  const { log, source, accept } = await scene(t);
+  source.records = batch({ base: 3n, count: 2 });
+  await accept(next);
+  await accept({ highWatermark: 9n, records: batch({ base: 6n }) });
+  assert.deepEqual([log.end, source.fetches], [7n, 1]);
+});
+
+test('R9: another batch at its offset is another topic', async (t) => {
+  const { log, source, link, accept } = await scene(t);
+  source.records = batch({ base: 2n, count: 4 });
+  await accept(next);
+  assert.match(link.failures.join(), /^SOURCE_TOPIC_ID_CHANGED.*another batch at offset 4/);
+  assert.equal(log.end, 5n);
+});
+
+test('R9: it is looked at again after the topic was not there, or has another leader', async (t) => {
+  const { log, feed, source, link, accept } = await scene(t);
+  source.records = batch({ base: 3n, count: 2 });
+  await accept(next);
+  source.records = batch({ base: 5n, count: 3 });
+  await accept({ errorCode: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION });
+  await accept({ highWatermark: 9n, records: batch({ base: 6n }) });
+  assert.match(link.failures.join(), /^SOURCE_TOPIC_ID_CHANGED/);
+  assert.equal(log.end, 6n);
+  source.records = batch({ base: 5n });
+  feed.follow(2, 6);
+  await accept({ highWatermark: 9n, records: batch({ base: 6n }) });
+  assert.deepEqual([log.end, source.fetches], [7n, 3]);
+});
+
+test('what the source does not have any more, or does not answer, proves nothing', async (t) => {
+  const gone = await scene(t);
+  gone.source.errorCode = ErrorCode.OFFSET_OUT_OF_RANGE;
+  await gone.accept(next);
+  assert.equal(gone.log.end, 6n);
+
+  const silent = await scene(t);
+  silent.source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
+  await silent.accept(next);
+  assert.deepEqual([silent.log.end, silent.feed.failures, silent.link.failures], [5n, 1, []]);
+});
+
+test('a batch that the source has cleaned is still the one that was mirrored', async (t) => {
+  const { log, source, accept } = await scene(t, { isCompacted: true });
+  source.records = batch({ base: 3n, count: 1 });
+  await accept(next);
+  assert.equal(log.end, 6n);
+});
+
+test('where topic ids tell nobody asks', async (t) => {
+  const { log, source, accept } = await scene(t, { topicId: sourceId });
+  await accept(next);
+  assert.deepEqual([log.end, source.fetches], [6n, 0]);
+});
