@@ -1,0 +1,277 @@
+// One life of a link for each Kafka version that can be a source: plain, compacted and
+// transactional topics are mirrored, grow, lose a leader, are followed by groups, ACLs and
+// configs, and are promoted. The source has two brokers; records come from Java's own producers,
+// gaps from the cleaner. CAUSEWAY_TEST_SOURCE=2.8.2 chooses one version.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { readBatchHeader } from '../../protocol/index.ts';
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import type { Acl } from '../../src/state/records.ts';
+import { aclKey } from '../../src/tasks/acl-diff.ts';
+import { anyAcl } from '../../src/tasks/acl-filters.ts';
+import { createAcls, readAcls } from '../../src/tasks/acl-requests.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requests.ts';
+import { type RecordToSend, startProducer } from '../helpers/foreign-clients.ts';
+import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
+import { type KafkaVersion, kafkaVersions } from '../helpers/kafka-jars.ts';
+import { usesZooKeeper } from '../helpers/kafka-settings.ts';
+import { compareTopic, type LinkedStage, startStage } from '../helpers/linked-stage.ts';
+import { stopMirroring } from '../helpers/mirror-commands.ts';
+import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
+import { fetchAt } from '../helpers/raw-reads.ts';
+import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
+import { until } from '../helpers/wait.ts';
+import { growTopic } from '../kafka/link-fixture.ts';
+
+const plain = 'matrix-plain';
+const compacted = 'matrix-compacted';
+const transactional = 'matrix-transactional';
+const topics = [plain, compacted, transactional];
+const group = 'matrix-group';
+const retention = 'retention.ms';
+const codecs = ['none', 'lz4', 'zstd'] as const;
+const cleaned = {
+  'cleanup.policy': 'compact',
+  'segment.ms': '200',
+  'min.cleanable.dirty.ratio': '0.01',
+};
+const patient = { deadlineMs: 60_000 };
+
+const readByApp: Acl = {
+  resourceType: 2,
+  resourceName: plain,
+  patternType: 3,
+  principal: 'User:app',
+  host: '*',
+  operation: 3,
+  permissionType: 3,
+};
+const aclFilters = JSON.stringify({
+  aclFilters: [
+    {
+      resourceFilter: { resourceType: 'topic', patternType: 'any' },
+      accessFilter: { operation: 'any', permissionType: 'any' },
+    },
+  ],
+});
+const groupFilters = JSON.stringify({
+  groupFilters: [{ name: '*', patternType: 'LITERAL', filterType: 'INCLUDE' }],
+});
+
+function guarded(version: KafkaVersion): Record<string, string> {
+  return {
+    'authorizer.class.name': usesZooKeeper(version)
+      ? 'kafka.security.authorizer.AclAuthorizer'
+      : 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'super.users': 'User:ANONYMOUS',
+    'replica.lag.time.max.ms': '3000',
+  };
+}
+
+async function startLife(version: KafkaVersion): Promise<LinkedStage> {
+  return startStage({
+    source: { version, brokers: 2, settings: guarded(version) },
+    destination: { settings: guarded('4.4.0') },
+    linkConfigs: {
+      'acl.sync.enable': 'true',
+      'acl.sync.ms': '1000',
+      'acl.filters': aclFilters,
+      'consumer.offset.sync.enable': 'true',
+      'consumer.offset.sync.ms': '500',
+      'consumer.offset.group.filters': groupFilters,
+      'topic.config.sync.ms': '1000',
+    },
+  });
+}
+
+function records(topic: string, label: string, partitions: number): RecordToSend[] {
+  return Array.from({ length: 30 }, (_, index) => ({
+    topic,
+    partition: index % partitions,
+    key: `key-${index % 7}`,
+    value: `${label} ${index} ${'x'.repeat(40)}`,
+  }));
+}
+
+/** Batches of each codec in all topics, committed and aborted ones in one of them. */
+async function produceAll({ source }: LinkedStage, label: string, partitions = 3): Promise<void> {
+  const options = { bootstrap: source.bootstrap, topic: plain, lingerMs: 20 };
+  for (const compression of codecs) {
+    const producer = await startProducer('java', { ...options, compression, isIdempotent: true });
+    try {
+      await producer.sendAll(records(plain, label, partitions));
+      await producer.sendAll(records(compacted, label, 1));
+    } finally {
+      await producer.stop();
+    }
+  }
+  const producer = await startProducer('java', { ...options, transactionalId: `matrix-${label}` });
+  try {
+    for (const outcome of ['commit', 'abort', 'commit'] as const) {
+      await producer.begin();
+      await producer.sendAll(records(transactional, `${label} ${outcome}`, 2));
+      await producer[outcome]();
+    }
+  } finally {
+    await producer.stop();
+  }
+}
+
+async function assertSame(stage: LinkedStage, ends?: Map<string, number[]>): Promise<void> {
+  for (const topic of topics) {
+    if (ends === undefined) await stage.caughtUp(topic);
+    const compared = await until(`a look at ${topic}`, () =>
+      compareTopic(stage.atSource, stage.atProxy, topic, ends?.get(topic)),
+    );
+    assert.equal(compared.difference, null);
+    assert.ok(compared.batches > 0, topic);
+  }
+}
+
+async function setConfig(cluster: Cluster, topic: string, config: [string, string]): Promise<void> {
+  const [name, value] = config;
+  const altered = await alterTopicConfigs(cluster, new Map([[topic, [{ name, value }]]]));
+  assert.equal(altered.get(topic)?.errorCode, 0);
+}
+
+function hasGap(batches: readonly RawBatch[]): boolean {
+  return batches.some(({ bytes, baseOffset }, index) => {
+    const { recordsCount, lastOffsetDelta } = readBatchHeader(bytes, 0);
+    const expected = index === 0 ? baseOffset : batches[index - 1]?.nextOffset;
+    return baseOffset !== expected || recordsCount < lastOffsetDelta + 1;
+  });
+}
+
+/** Lets the cleaner work until it has left gaps, and then no more: bytes are compared later. */
+async function waitForGaps({ atSource }: LinkedStage): Promise<void> {
+  let round = 0;
+  await until(
+    'gaps of compaction',
+    async () => {
+      await write(atSource, compacted, 0, values(`key-${round++ % 5}`, 3, 50));
+      return hasGap(await readBatches(atSource, compacted, 0));
+    },
+    { ...patient, intervalMs: 250 },
+  );
+  await setConfig(atSource, compacted, ['min.compaction.lag.ms', '86400000']);
+}
+
+async function retentionBecomes(cluster: Cluster, value: string): Promise<void> {
+  await until(
+    `${retention}=${value}`,
+    async () => {
+      const found = (await readTopicConfigs(cluster, [plain], [retention])).get(plain);
+      return found?.configs.some((one) => one.name === retention && one.value === value);
+    },
+    patient,
+  );
+}
+
+async function grows(stage: LinkedStage): Promise<void> {
+  await growTopic(stage.atSource, plain, 4);
+  await write(stage.atSource, plain, 3, values('grown', 5));
+  await until(
+    'the fourth partition',
+    async () => {
+      const info = (await stage.atProxy.metadata([plain])).topics.get(plain);
+      return info?.partitions.length === 4;
+    },
+    patient,
+  );
+}
+
+/** Everything that broker 2 led goes to broker 1, and comes from there; nothing is truncated. */
+async function losesLeader(stage: LinkedStage): Promise<void> {
+  const { source, atSource } = stage;
+  const leaders = async (): Promise<number[]> => {
+    const found = (await atSource.metadata(topics)).topics;
+    return topics.flatMap((topic) =>
+      (found.get(topic)?.partitions ?? []).map(({ leaderId }) => leaderId),
+    );
+  };
+  assert.ok((await leaders()).includes(2), 'broker 2 leads something');
+  await source.kill9(2);
+  await until(
+    'all led by broker 1',
+    async () => (await leaders()).every((id) => id === 1),
+    patient,
+  );
+  await produceAll(stage, 'one broker', 4);
+  await assertSame(stage);
+  await source.restartBroker(2);
+}
+
+async function syncs(stage: LinkedStage): Promise<void> {
+  const { atSource, atDestination } = stage;
+  await commitOffsets(atSource, group, plain, [7, 5, 3, 1]);
+  await setConfig(atSource, plain, [retention, '86400000']);
+  const synced = async (): Promise<string> =>
+    (await committedOffsets(atDestination, group, plain, 4)).join();
+  await until('the group', async () => (await synced()) === '7,5,3,1', patient);
+  await until(
+    'the ACL',
+    async () => (await readAcls(atDestination, anyAcl, 'destination')).map(aclKey).includes(key),
+    patient,
+  );
+  await retentionBecomes(atDestination, '86400000');
+}
+
+const key = aclKey(readByApp);
+
+async function isPromoted(stage: LinkedStage): Promise<void> {
+  const ends = new Map<string, number[]>();
+  for (const topic of topics) {
+    const sourceEnds = await stage.caughtUp(topic);
+    const switched = await stopMirroring(stage.causeway, 'promote', topic);
+    assert.deepEqual(
+      switched.map(({ virtualEnd }) => BigInt(virtualEnd)),
+      sourceEnds,
+    );
+    ends.set(topic, sourceEnds.map(Number));
+  }
+  for (const topic of topics) {
+    const end = BigInt(ends.get(topic)?.[0] ?? -1);
+    assert.equal(await write(stage.atProxy, topic, 0, ['first here']), end, topic);
+    const { errorCode, first } = await fetchAt(stage.atProxy, topic, 0, end);
+    assert.equal(errorCode, 0);
+    assert.ok(first?.includes('first here'), topic);
+  }
+  await assertSame(stage, ends);
+}
+
+function wantedVersions(): readonly KafkaVersion[] {
+  const wanted = process.env.CAUSEWAY_TEST_SOURCE;
+  if (wanted === undefined) return kafkaVersions;
+  const found = kafkaVersions.filter((version) => version === wanted);
+  assert.equal(found.length, 1, `CAUSEWAY_TEST_SOURCE is one of ${kafkaVersions.join()}`);
+  return found;
+}
+
+for (const version of wantedVersions()) {
+  test(`R1, R4, R5, R6: a source of Kafka ${version}, from its mirrors to their promotion`, {
+    timeout: 600_000,
+  }, async () => {
+    const stage = await startLife(version);
+    try {
+      const { atSource } = stage;
+      const replication = 2;
+      await createTopic(atSource, plain, { partitions: 3, replication });
+      await createTopic(atSource, transactional, { partitions: 2, replication });
+      await createTopic(atSource, compacted, { replication, configs: cleaned });
+      await waitForGaps(stage);
+      for (const problem of await createAcls(atSource, [readByApp])) assert.equal(problem, null);
+      await produceAll(stage, 'before');
+      await deleteRecordsBelow(atSource, plain, 0, 3n);
+      for (const topic of topics) await stage.mirror(topic);
+      await assertSame(stage);
+      await grows(stage);
+      await produceAll(stage, 'mirrored', 4);
+      await assertSame(stage);
+      await losesLeader(stage);
+      await syncs(stage);
+      await isPromoted(stage);
+    } finally {
+      await stage.stop();
+    }
+  });
+}
