@@ -150,7 +150,10 @@ function usableTopic(topic: string, info: TopicInfo | undefined): TopicInfo | Li
     return notThere(topic);
   }
   if (info.errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
-    return new LinkError('SOURCE_UNAUTHORIZED', `No right to describe source topic '${topic}'`);
+    const message =
+      `No right to describe source topic '${topic}'; grant it with kafka-acls --add ` +
+      `--topic '${topic}' --operation Read --operation DescribeConfigs`;
+    return new LinkError('SOURCE_UNAUTHORIZED', message);
   }
   if (info.errorCode !== ErrorCode.NONE) {
     const message = `Source topic '${topic}' cannot be read: ${errorName(info.errorCode)}`;

@@ -208,7 +208,12 @@ function onError(
     link.refreshMetadata();
     return;
   }
-  feed.fail(`source answers ${name}`, nowMs, deniedErrors.has(errorCode) ? 2_000 : 100);
+  const remedy =
+    errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED
+      ? `; grant it with kafka-acls --add --topic '${feed.sourceTopic}' --operation Read`
+      : '';
+  const pauseMs = deniedErrors.has(errorCode) ? 2_000 : 100;
+  feed.fail(`source answers ${name}${remedy}`, nowMs, pauseMs);
 }
 
 /**

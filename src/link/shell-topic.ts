@@ -116,7 +116,8 @@ function shellOutcome(
   return new LinkError(
     'DESTINATION_REFUSED',
     `The destination refuses to create topic '${name}': ` +
-      `${errorName(result.errorCode)}${result.errorMessage ? `: ${result.errorMessage}` : ''}`,
+      `${errorName(result.errorCode)}${result.errorMessage ? `: ${result.errorMessage}` : ''}` +
+      remedyOf(result.errorCode, name, 'Create'),
   );
 }
 
@@ -141,7 +142,8 @@ export async function growShell(destination: Cluster, name: string, count: numbe
   throw new LinkError(
     'DESTINATION_REFUSED',
     `The destination refuses to grow topic '${name}' to ${count} partitions: ` +
-      `${errorName(errorCode)}${result?.errorMessage ? `: ${result.errorMessage}` : ''}`,
+      `${errorName(errorCode)}${result?.errorMessage ? `: ${result.errorMessage}` : ''}` +
+      remedyOf(errorCode, name, 'Alter'),
   );
 }
 
@@ -222,13 +224,21 @@ async function describe(
   );
 }
 
+/** The command that grants what was missing; empty when it is something else. */
+function remedyOf(errorCode: number, topic: string, operation: string): string {
+  const grant = '; grant it with kafka-acls --add';
+  if (errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+    return `${grant} --topic '${topic}' --operation ${operation}`;
+  }
+  if (errorCode !== ErrorCode.CLUSTER_AUTHORIZATION_FAILED) return '';
+  return `${grant} --cluster --operation ${operation}`;
+}
+
 function unreadableConfigs(name: string, errorCode: number): LinkError {
+  const remedy = remedyOf(errorCode, name, 'DescribeConfigs');
   return new LinkError(
-    errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED ||
-      errorCode === ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-      ? 'SOURCE_UNAUTHORIZED'
-      : 'SOURCE_TOPIC_NOT_FOUND',
-    `The configs of '${name}' cannot be read: ${errorName(errorCode)}`,
+    remedy === '' ? 'SOURCE_TOPIC_NOT_FOUND' : 'SOURCE_UNAUTHORIZED',
+    `The configs of '${name}' cannot be read: ${errorName(errorCode)}${remedy}`,
   );
 }
 

@@ -55,6 +55,7 @@ test('what the destination refuses is refused', async () => {
   assert.equal(await create(0), shellId);
   await assert.rejects(create(36), { name: 'LinkError', code: 'TOPIC_EXISTS' });
   await assert.rejects(create(38), { name: 'LinkError', code: 'DESTINATION_REFUSED' });
+  await assert.rejects(create(29), /kafka-acls --add --topic 'orders' --operation Create$/);
 });
 
 test('a shell that the destination does not let us see is not taken for gone', async () => {
