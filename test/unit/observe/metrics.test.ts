@@ -1,6 +1,7 @@
 // Metrics have the names of the design, and say NaN for what is not known.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { TaskStatus } from '../../../src/link/service.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { createMetrics, type MetricsEndpoint } from '../../../src/observe/metrics.ts';
 import { FakeLinks, linkStatus, mirrorStatus, partitionStatus } from '../admin/fake-services.ts';
@@ -165,6 +166,32 @@ test('partition labels can be turned off; an unknown part makes the whole unknow
   metrics.close();
   assert.ok(lines.includes('causeway_mirror_lag_records{link="dr",topic="orders"} Nan'));
   assert.ok(!lines.some((line) => line.includes('partition=')));
+});
+
+test('drift is what the last round of each task that compares has found', async () => {
+  const links = filledLinks();
+  const task: TaskStatus = {
+    name: 'TopicConfigsSync',
+    state: 'ACTIVE',
+    errors: [],
+    lastSuccessTimeMs: 5000,
+  };
+  const tasks = [
+    { ...task, counts: { drift: 3, localEdits: 2 } },
+    { ...task, name: 'AclSync', counts: { drift: 0 } },
+    { ...task, name: 'HeartbeatEmit', counts: { written: 1 } },
+  ];
+  links.links.set('dr', linkStatus('dr', { tasks }));
+  const metrics = metricsOf(links, { partitions: true });
+  const lines = await samples(metrics);
+  metrics.close();
+  assert.deepEqual(
+    lines.filter((line) => line.startsWith('causeway_link_drift')),
+    [
+      'causeway_link_drift{link="dr",task="TopicConfigsSync"} 3',
+      'causeway_link_drift{link="dr",task="AclSync"} 0',
+    ],
+  );
 });
 
 test('errors of tasks are counted by code', async () => {
