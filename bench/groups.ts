@@ -7,6 +7,7 @@ import { defaultLinkLimits, type LinkContext, systemClock } from '../src/link/co
 import type { LinkRuntime } from '../src/link/link.ts';
 import type { MirrorTopics } from '../src/link/mirror-topics.ts';
 import { forEachLimited } from '../src/link/signal.ts';
+import type { TopicChanges } from '../src/link/topic-changes.ts';
 import { CoordinatorMap, commitGroup, readGroups } from '../src/tasks/group-offsets.ts';
 import { GroupSync } from '../src/tasks/groups.ts';
 import { virtualOffset } from '../src/timeline/offsets.ts';
@@ -86,12 +87,13 @@ function taskOf(source: Side, destination: Side): GroupSync {
     destination: destination.cluster,
     clock: systemClock,
     limits: defaultLinkLimits,
-    state: { lease },
+    state: { lease, view: { shareGroups: new Map() } },
   };
   return new GroupSync({
     context: context as unknown as LinkContext,
     link: link as unknown as LinkRuntime,
     topics: { all: [mirror], byName: () => mirror } as unknown as MirrorTopics,
+    changes: {} as unknown as TopicChanges,
   });
 }
 

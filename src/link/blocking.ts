@@ -22,6 +22,9 @@ const remedies = {
   SOURCE_FENCED:
     'When the source may be written to again: causeway mirror unfence TOPIC. The denial is ours ' +
     'and holds for everybody but super users.',
+  WRITE_GRANTS_PENDING:
+    'Nothing stands in the way: it is tried again. The log of Causeway says what the destination ' +
+    'refuses.',
   HISTORY_SINGLE_COPY:
     'Nothing stands in the way. What lies below S is in the storage of Causeway only: keep that ' +
     'disk safe, or promote with --require-replicated to have it refused.',

@@ -28,6 +28,7 @@ import {
   splicedPartitions,
 } from './switch.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
+import { promisedGrants } from './write-grants.ts';
 
 /** Bounds a state transaction and its receipt. */
 const batchPartitionsMax = 2_000;
@@ -286,7 +287,9 @@ export class Failover {
       }),
     );
     const receipt = this.#receipt(ready, request, true);
-    await this.#changes.commit([...after.map((put) => ({ put })), { put: receipt }]);
+    const grants = promisedGrants(this.#context.state.view, after);
+    const puts = [...after, ...grants, receipt];
+    await this.#changes.commit(puts.map((put) => ({ put })));
     for (const [index, topic] of ready.entries()) {
       liftHolds(topic);
       this.#topics.touch(topic.record.name);

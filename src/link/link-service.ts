@@ -286,7 +286,7 @@ export class LinkServiceImpl implements LinkService {
   listGroups(link: string): readonly GroupStatus[] {
     const entry = this.#parts.links.entry(link);
     if (entry === undefined) throw new LinkError('LINK_NOT_FOUND', `There is no link '${link}'`);
-    return entry.tasks.groups.status();
+    return [...entry.tasks.groups.status(), ...entry.tasks.groups.shareGroups()];
   }
 
   async handOver(request: HandoverRequest): Promise<HandoverStatus> {

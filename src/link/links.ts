@@ -158,8 +158,10 @@ export class Links<Tasks extends WakingTask> {
       if (options.validateOnly) return;
       const changes = [{ delete: `link/${name}` }];
       // The ACLs themselves stay: from now on they are the destination's own.
-      if (this.#context.state.view.linkAcls.has(name))
-        changes.push({ delete: `link-acls/${name}` });
+      const { linkAcls, shareGroups, handovers } = this.#context.state.view;
+      if (linkAcls.has(name)) changes.push({ delete: `link-acls/${name}` });
+      if (shareGroups.has(name)) changes.push({ delete: `share-groups/${name}` });
+      if (handovers.has(name)) changes.push({ delete: `handovers/${name}` });
       await this.#changes.commit(changes);
       this.#context.events.info('link_deleted', `Link '${name}' was deleted`, {
         link: name,

@@ -72,7 +72,18 @@ export class MirrorStatuses {
   }
 
   #notices(topic: MirrorTopic): readonly Blocking[] {
-    return [...this.#liveGroups(topic), ...fenceOf(topic), ...singleCopy(topic)];
+    return [
+      ...this.#liveGroups(topic),
+      ...fenceOf(topic),
+      ...this.#grants(topic),
+      ...singleCopy(topic),
+    ];
+  }
+
+  #grants({ name }: MirrorTopic): readonly Blocking[] {
+    const count = this.#parts.context.state.view.topicGrants.get(name)?.acls.length ?? 0;
+    if (count === 0) return [];
+    return [blocking('WRITE_GRANTS_PENDING', `${count} grants of WRITE are not made yet`)];
   }
 
   /** Groups with members here are left as they are, also by a promotion. */

@@ -24,6 +24,7 @@ import {
   splicedPartitions,
 } from './switch.ts';
 import type { TopicChanges } from './topic-changes.ts';
+import { promisedGrants } from './write-grants.ts';
 
 const checkMs = 150;
 const blockedCheckMs = 500;
@@ -354,7 +355,8 @@ export class Promotions {
       timeMs: context.clock.unixMs(),
       topics: receiptTopics(ready, this.#parts.receipts, { command: 'promote', isDone: true }),
     };
-    await changes.commit([...after.map((put) => ({ put })), { put: receipt }]);
+    const grants = promisedGrants(context.state.view, after);
+    await changes.commit([...after, ...grants, receipt].map((put) => ({ put })));
     for (const [index, measured] of ready.entries()) {
       liftHolds(measured);
       topics.touch(measured.record.name);

@@ -310,7 +310,7 @@ export interface GroupStatus {
   /** At the destination. */
   readonly group: string;
   readonly sourceGroup: string;
-  /** classic, consumer, streams, simple. */
+  /** classic, consumer, streams, simple, share. */
   readonly kind: string;
   readonly topic: string;
   readonly partition: number;
@@ -318,7 +318,7 @@ export interface GroupStatus {
   readonly destinationOffset: bigint;
   /**
    * null when in step; otherwise why the destination is left as it is: `live`, `moved`, `clamped`,
-   * `deleted`, `error`.
+   * `deleted`, `error`, or `share` for a share group, of which the source's start is only shown.
    */
   readonly held: string | null;
 }

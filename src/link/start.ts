@@ -28,6 +28,7 @@ import { forEachLimited, messageOf } from './signal.ts';
 import { SourceFence } from './source-fence.ts';
 import { SwitchedWatch } from './switched-watch.ts';
 import { TopicChanges } from './topic-changes.ts';
+import { WriteGrants } from './write-grants.ts';
 
 /** Creations that a crash has cut short, gone on with at once. */
 const creationsInFlight = 16;
@@ -96,6 +97,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   const common = { context, topics, changes };
   const failover = new Failover({ ...common, link, receipts });
   const fence = new SourceFence({ context, changes, link });
+  const grants = new WriteGrants({ context, changes });
   const promotions = new Promotions({
     ...common,
     link,
@@ -120,6 +122,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
     statuses,
     detach,
     fence,
+    grants,
     receipts,
   };
 }
@@ -127,11 +130,13 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
 export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
   const context = contextOf(options);
   const parts = makeParts(context, options);
-  const { topics, changes, creator, links, failover, promotions, switched, detach, fence } = parts;
+  const { topics, changes, creator, links, failover, promotions, switched, detach } = parts;
+  const { fence, grants } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
     promotions.resume();
     fence.lowerStale();
+    grants.carryOut();
     await detach.resume();
     await resumeCreations({ context, creator, links });
   };
@@ -145,6 +150,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
 
   await topics.start();
+  grants.start();
   links.start();
   watch.start();
   retention.start();
@@ -162,6 +168,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       await retention.close();
       await promotions.close();
       await fence.close();
+      await grants.close();
       await links.close();
       await switchedClosed;
       topics.close();

@@ -26,6 +26,8 @@ export interface SyncSettings {
     readonly filters: readonly AclFilter[] | null;
     /** `owned`: ACLs that we made and that the source does not have any more are deleted. */
     readonly mode: 'additive' | 'owned';
+    /** Grants of WRITE on topics wait until the topic is promoted. */
+    readonly isWriteHeld: boolean;
     /** What a principal of the source is called at the destination. */
     readonly principal: (principal: string) => string;
   };
@@ -49,6 +51,7 @@ export const syncSettingDefaults: Readonly<Record<string, string>> = {
   'acl.sync.ms': '5000',
   'acl.filters': '',
   'acl.sync.mode': 'additive',
+  'acl.sync.write.hold.enable': 'false',
   'acl.principal.mapping.rules': '',
   'emit.checkpoints.enabled': 'false',
   'emit.checkpoints.interval.seconds': '5',
@@ -124,6 +127,7 @@ export function parseSyncSettings(configs: Readonly<Record<string, string>>): Sy
       periodMs: integer(configs, 'acl.sync.ms', 100),
       filters: filters(configs, 'acl.filters', parseAclFilters),
       mode: mode(configs['acl.sync.mode'] ?? ''),
+      isWriteHeld: boolean(configs, 'acl.sync.write.hold.enable'),
       principal: principalMapping(configs['acl.principal.mapping.rules'] ?? ''),
     },
     emit: {

@@ -147,13 +147,18 @@ export class TopicChanges {
     return changes.every((change) => {
       if ('delete' in change) {
         const [kind, name = ''] = splitKey(change.delete);
-        return !(kind === 'topic' ? view.topics.has(name) : view.links.has(name));
+        if (kind === 'topic') return !view.topics.has(name);
+        return !(kind === 'topic-grants' ? view.topicGrants.has(name) : view.links.has(name));
       }
       const { put } = change;
       if (put.kind === 'topic') return isSame(view.topics.get(put.name), put);
       if (put.kind === 'link') return isSame(view.links.get(put.name), put);
       if (put.kind === 'receipt') return view.receipts.has(put.id);
       if (put.kind === 'link-acls') return isSame(view.linkAcls.get(put.link), put);
+      // Promised together with its topic's switch, and kept, maybe, by now.
+      if (put.kind === 'topic-grants') return true;
+      if (put.kind === 'share-groups') return isSame(view.shareGroups.get(put.link), put);
+      if (put.kind === 'handovers') return isSame(view.handovers.get(put.link), put);
       return true;
     });
   }

@@ -7,6 +7,7 @@ import type { Extent, Timeline } from '../timeline/timeline.ts';
 import { Fields } from './fields.ts';
 import {
   type Acl,
+  type HandoversRecord,
   type LeaseRecord,
   type LinkAclsRecord,
   type LinkRecord,
@@ -23,9 +24,12 @@ import {
   type ReceiptPartition,
   type ReceiptRecord,
   type ReceiptTopic,
+  type ShareGroupOffset,
+  type ShareGroupsRecord,
   type StateRecord,
   type StorageRecord,
   stateKey,
+  type TopicGrantsRecord,
   type TopicRecord,
 } from './records.ts';
 import { StateError } from './state.ts';
@@ -46,7 +50,11 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
    * `duplicates`.
    */
   receipt: 3,
-  'link-acls': 1,
+  /** 2: `held`. */
+  'link-acls': 2,
+  'topic-grants': 1,
+  'share-groups': 1,
+  handovers: 1,
 };
 
 /** All names of a union: the compiler asks for each one, and for no other. */
@@ -242,8 +250,45 @@ function readAcl(fields: Fields): Acl {
   };
 }
 
-function readLinkAcls(fields: Fields): LinkAclsRecord {
-  return { kind: 'link-acls', link: fields.string('link'), acls: fields.list('acls', readAcl) };
+function readLinkAcls(fields: Fields, version: number): LinkAclsRecord {
+  return {
+    kind: 'link-acls',
+    link: fields.string('link'),
+    acls: fields.list('acls', readAcl),
+    ...(version >= 2 && fields.has('held') ? { held: fields.list('held', readAcl) } : {}),
+  };
+}
+
+function readTopicGrants(fields: Fields): TopicGrantsRecord {
+  return {
+    kind: 'topic-grants',
+    topic: fields.string('topic'),
+    link: fields.string('link'),
+    acls: fields.list('acls', readAcl),
+  };
+}
+
+function readShareOffset(fields: Fields): ShareGroupOffset {
+  return {
+    group: fields.string('group'),
+    topic: fields.string('topic'),
+    partition: fields.integer('partition'),
+    startOffset: fields.bigint('startOffset'),
+  };
+}
+
+function readShareGroups(fields: Fields): ShareGroupsRecord {
+  const offsets = fields.list('offsets', readShareOffset);
+  return { kind: 'share-groups', link: fields.string('link'), offsets };
+}
+
+function readHandovers(fields: Fields): HandoversRecord {
+  const waiting = fields.list('waiting', (one) => ({
+    group: one.string('group'),
+    actor: one.string('actor'),
+    deadlineTimeMs: one.integer('deadlineTimeMs'),
+  }));
+  return { kind: 'handovers', link: fields.string('link'), waiting };
 }
 
 function readNodePorts(fields: Fields): NodePortsRecord {
@@ -357,6 +402,9 @@ const readers: Readonly<Record<StateRecord['kind'], RecordReader>> = {
   lease: readLease,
   receipt: readReceipt,
   'link-acls': readLinkAcls,
+  'topic-grants': readTopicGrants,
+  'share-groups': readShareGroups,
+  handovers: readHandovers,
 };
 
 function isKind(kind: string): kind is StateRecord['kind'] {

@@ -195,6 +195,48 @@ export interface LinkAclsRecord {
   readonly kind: 'link-acls';
   readonly link: string;
   readonly acls: readonly Acl[];
+  /** Grants of WRITE that the source has and that wait for promotions, as meant here. */
+  readonly held?: readonly Acl[];
+}
+
+/** Grants that the switch of a topic has promised and that are not made yet. */
+export interface TopicGrantsRecord {
+  readonly kind: 'topic-grants';
+  readonly topic: string;
+  readonly link: string;
+  readonly acls: readonly Acl[];
+}
+
+/** Where share groups of a link's source were in mirrored topics: to be shown, also without it. */
+export interface ShareGroupsRecord {
+  readonly kind: 'share-groups';
+  readonly link: string;
+  readonly offsets: readonly ShareGroupOffset[];
+}
+
+export interface ShareGroupOffset {
+  /** At the source. */
+  readonly group: string;
+  /** Destination topic. */
+  readonly topic: string;
+  readonly partition: number;
+  /** What lies below has been dealt with. */
+  readonly startOffset: bigint;
+}
+
+/** Groups of a link's source that are being handed over: a restart goes on with them. */
+export interface HandoversRecord {
+  readonly kind: 'handovers';
+  readonly link: string;
+  readonly waiting: readonly WaitingHandover[];
+}
+
+export interface WaitingHandover {
+  /** At the source. */
+  readonly group: string;
+  readonly actor: string;
+  /** Unix ms. */
+  readonly deadlineTimeMs: number;
 }
 
 /** An ACL of a cluster, with Kafka's own numbers for the enumerations. */
@@ -295,11 +337,15 @@ export type StateRecord =
   | StorageRecord
   | LeaseRecord
   | LinkAclsRecord
+  | TopicGrantsRecord
+  | ShareGroupsRecord
+  | HandoversRecord
   | ReceiptRecord;
 
 /**
  * Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`,
- * `lease`, `receipt/ID`, `link-acls/dr`.
+ * `lease`, `receipt/ID`, `link-acls/dr`, `topic-grants/orders`,
+ * `share-groups/dr`, `handovers/dr`.
  */
 export function stateKey(record: StateRecord): string {
   switch (record.kind) {
@@ -309,7 +355,11 @@ export function stateKey(record: StateRecord): string {
     case 'receipt':
       return `receipt/${record.id}`;
     case 'link-acls':
-      return `link-acls/${record.link}`;
+    case 'share-groups':
+    case 'handovers':
+      return `${record.kind}/${record.link}`;
+    case 'topic-grants':
+      return `topic-grants/${record.topic}`;
     default:
       return record.kind;
   }

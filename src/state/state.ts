@@ -2,12 +2,15 @@
 // change it. Truth lives in the destination (design D5). Invariant: nothing is visible here that is
 // not committed, and nothing commits without a valid lease.
 import type {
+  HandoversRecord,
   LinkAclsRecord,
   LinkRecord,
   NodePortsRecord,
   ReceiptRecord,
+  ShareGroupsRecord,
   StateRecord,
   StorageRecord,
+  TopicGrantsRecord,
   TopicRecord,
 } from './records.ts';
 
@@ -40,6 +43,12 @@ export interface StateView {
   readonly receipts: ReadonlyMap<string, ReceiptRecord>;
   /** By link. */
   readonly linkAcls: ReadonlyMap<string, LinkAclsRecord>;
+  /** By topic. */
+  readonly topicGrants: ReadonlyMap<string, TopicGrantsRecord>;
+  /** By link. */
+  readonly shareGroups: ReadonlyMap<string, ShareGroupsRecord>;
+  /** By link. */
+  readonly handovers: ReadonlyMap<string, HandoversRecord>;
   /** All of them but the lease, which is of no use to anybody later: what an export holds. */
   records(): readonly StateRecord[];
 }

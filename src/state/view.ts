@@ -2,13 +2,16 @@
 // is applied here is committed, the caller sees to that. Invariant: a change is applied whole,
 // between two turns of the event loop, so that no reader ever sees half of a transaction.
 import type {
+  HandoversRecord,
   LeaseRecord,
   LinkAclsRecord,
   LinkRecord,
   NodePortsRecord,
   ReceiptRecord,
+  ShareGroupsRecord,
   StateRecord,
   StorageRecord,
+  TopicGrantsRecord,
   TopicRecord,
 } from './records.ts';
 import { stateKey } from './records.ts';
@@ -19,6 +22,9 @@ export class RecordView implements StateView {
   readonly #topics = new Map<string, TopicRecord>();
   readonly #receipts = new Map<string, ReceiptRecord>();
   readonly #linkAcls = new Map<string, LinkAclsRecord>();
+  readonly #topicGrants = new Map<string, TopicGrantsRecord>();
+  readonly #shareGroups = new Map<string, ShareGroupsRecord>();
+  readonly #handovers = new Map<string, HandoversRecord>();
   #nodePorts: NodePortsRecord | undefined;
   #storage: StorageRecord | undefined;
   #lease: LeaseRecord | undefined;
@@ -37,6 +43,18 @@ export class RecordView implements StateView {
 
   get linkAcls(): ReadonlyMap<string, LinkAclsRecord> {
     return this.#linkAcls;
+  }
+
+  get topicGrants(): ReadonlyMap<string, TopicGrantsRecord> {
+    return this.#topicGrants;
+  }
+
+  get shareGroups(): ReadonlyMap<string, ShareGroupsRecord> {
+    return this.#shareGroups;
+  }
+
+  get handovers(): ReadonlyMap<string, HandoversRecord> {
+    return this.#handovers;
   }
 
   get nodePorts(): NodePortsRecord | undefined {
@@ -63,6 +81,9 @@ export class RecordView implements StateView {
       ...this.#topics.values(),
       ...this.#receipts.values(),
       ...this.#linkAcls.values(),
+      ...this.#topicGrants.values(),
+      ...this.#shareGroups.values(),
+      ...this.#handovers.values(),
     ];
     if (this.#nodePorts) records.push(this.#nodePorts);
     if (this.#storage) records.push(this.#storage);
@@ -88,6 +109,15 @@ export class RecordView implements StateView {
       case 'link-acls':
         this.#linkAcls.set(record.link, record);
         break;
+      case 'topic-grants':
+        this.#topicGrants.set(record.topic, record);
+        break;
+      case 'share-groups':
+        this.#shareGroups.set(record.link, record);
+        break;
+      case 'handovers':
+        this.#handovers.set(record.link, record);
+        break;
       case 'node-ports':
         this.#nodePorts = record;
         break;
@@ -108,6 +138,9 @@ export class RecordView implements StateView {
     else if (key.startsWith('topic/')) this.#topics.delete(name);
     else if (key.startsWith('receipt/')) this.#receipts.delete(name);
     else if (key.startsWith('link-acls/')) this.#linkAcls.delete(name);
+    else if (key.startsWith('topic-grants/')) this.#topicGrants.delete(name);
+    else if (key.startsWith('share-groups/')) this.#shareGroups.delete(name);
+    else if (key.startsWith('handovers/')) this.#handovers.delete(name);
   }
 
   #deleteSingle(key: string): void {

@@ -3,7 +3,7 @@
 // written. Invariants: only an ACL that the link itself made is ever deleted, and only in mode
 // `owned`; an ACL that is there already is never claimed as the link's own.
 import type { Acl } from '../state/records.ts';
-import { patternTypes, resourceTypes } from './acl-filters.ts';
+import { operations, patternTypes, permissionTypes, resourceTypes } from './acl-filters.ts';
 
 export type AclMap = ReadonlyMap<string, Acl>;
 
@@ -52,6 +52,56 @@ function prefixed(acl: Acl, prefix: string): Acl {
     return { ...acl, resourceName: prefix, patternType: patternTypes.prefixed };
   }
   return { ...acl, resourceName: `${prefix}${acl.resourceName}` };
+}
+
+/** What Kafka's authorizers know of topics; `all` is every one of them. */
+const topicOperations = [
+  operations.read,
+  operations.write,
+  operations.create,
+  operations.delete,
+  operations.alter,
+  operations.describe,
+  operations.describeConfigs,
+  operations.alterConfigs,
+];
+
+function isTopicGrant({ resourceType, permissionType }: Acl): boolean {
+  return resourceType === resourceTypes.topic && permissionType === permissionTypes.allow;
+}
+
+/**
+ * What of the desired ACLs may not be made before a topic is promoted: grants of WRITE. A grant of
+ * everything is taken apart for that. What is there already is not held back: it is never taken
+ * away for a setting.
+ */
+export function heldBack(
+  desired: AclMap,
+  actual: AclMap,
+): { readonly desired: AclMap; readonly held: AclMap } {
+  const free = new Map<string, Acl>();
+  const held = new Map<string, Acl>();
+  for (const [key, acl] of desired) {
+    const isWhole = isTopicGrant(acl) && acl.operation === operations.all;
+    const parts = isWhole && !actual.has(key) ? topicOperations : [acl.operation];
+    for (const operation of parts) {
+      const part = { ...acl, operation };
+      const partKey = aclKey(part);
+      const isWrite = isTopicGrant(part) && operation === operations.write;
+      (isWrite && !actual.has(partKey) ? held : free).set(partKey, part);
+    }
+  }
+  return { desired: free, held };
+}
+
+/** Of grants that are held back, those that a topic is due: for itself alone. */
+export function grantsOfTopic(held: readonly Acl[], topic: string): readonly Acl[] {
+  const isMeant = ({ patternType, resourceName }: Acl): boolean => {
+    if (patternType === patternTypes.prefixed) return topic.startsWith(resourceName);
+    return resourceName === topic || resourceName === '*';
+  };
+  const literal = { resourceName: topic, patternType: patternTypes.literal };
+  return [...aclMap(held.filter(isMeant).map((acl) => ({ ...acl, ...literal }))).values()];
 }
 
 export interface AclComparison {

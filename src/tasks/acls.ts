@@ -9,7 +9,15 @@ import type { LinkRuntime } from '../link/link.ts';
 import type { TaskPlan } from '../link/service.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import type { Acl } from '../state/records.ts';
-import { type AclDiff, aclKey, aclMap, diffAcls, mappedAcl } from './acl-diff.ts';
+import {
+  type AclDiff,
+  type AclMap,
+  aclKey,
+  aclMap,
+  diffAcls,
+  heldBack,
+  mappedAcl,
+} from './acl-diff.ts';
 import { anyAcl, operations, patternTypes, permissionTypes, resourceTypes } from './acl-filters.ts';
 import { createAcls, deleteAcls, readAcls } from './acl-requests.ts';
 import { BackOffs } from './back-offs.ts';
@@ -25,6 +33,8 @@ const retryMaxMs = 60_000;
 interface Findings {
   readonly diff: AclDiff;
   readonly desiredCount: number;
+  /** Grants that wait for promotions. */
+  readonly held: AclMap;
 }
 
 export interface AclSyncParts {
@@ -66,21 +76,21 @@ export class AclSync implements TaskWork {
   }
 
   async round(): Promise<TaskRound> {
-    const { diff, desiredCount } = await this.#compare();
+    const { diff, desiredCount, held } = await this.#compare();
     const wanted = new Set([...diff.create, ...diff.remove].map(aclKey));
     this.#refused.keep((key) => wanted.has(key));
     const isDue = (acl: Acl): boolean => this.#refused.isDue(aclKey(acl));
     const create = diff.create.filter(isDue);
     const remove = diff.remove.filter(isDue);
     const claimed = aclMap([...diff.kept, ...create]);
-    if (claimed.size > ownedAclsMax) {
+    if (claimed.size > ownedAclsMax || held.size > ownedAclsMax) {
       const message = `the filters match more than ${ownedAclsMax} ACLs: narrow acl.filters`;
       throw new TaskError('ACL_LIMIT_EXCEEDED', message);
     }
-    await this.#record(claimed);
+    await this.#record(claimed, held);
     for (const acl of await this.#create(create)) claimed.delete(aclKey(acl));
     for (const acl of await this.#remove(remove)) claimed.delete(aclKey(acl));
-    await this.#record(claimed);
+    await this.#record(claimed, held);
     const problems = this.#refused.problems;
     if (desiredCount === 0) {
       const message = "acl.filters matches none of the source's ACLs";
@@ -88,13 +98,14 @@ export class AclSync implements TaskWork {
       return { problems: [...problems, nothing], counts: {} };
     }
     const drift = diff.create.length + diff.remove.length + diff.left.length;
-    const counts = { matched: desiredCount, own: claimed.size, left: diff.left.length, drift };
+    const left = diff.left.length;
+    const counts = { matched: desiredCount, own: claimed.size, left, held: held.size, drift };
     return { problems, counts };
   }
 
   async plan(): Promise<Omit<TaskPlan, 'task'>> {
-    const { diff } = await this.#compare();
-    const row = (action: 'create' | 'delete' | 'keep', acl: Acl, why: string) => ({
+    const { diff, held } = await this.#compare();
+    const row = (action: 'create' | 'delete' | 'keep' | 'wait', acl: Acl, why: string) => ({
       action,
       subject: 'acl',
       detail: `${describeAcl(acl)}${why}`,
@@ -104,6 +115,7 @@ export class AclSync implements TaskWork {
         ...diff.create.map((acl) => row('create', acl, '')),
         ...diff.remove.map((acl) => row('delete', acl, ': the source has it no more')),
         ...diff.left.map((acl) => row('keep', acl, ': the source has it no more')),
+        ...[...held.values()].map((acl) => row('wait', acl, ': acl.sync.write.hold.enable')),
       ],
       problems: this.#refused.problems,
     };
@@ -133,14 +145,16 @@ export class AclSync implements TaskWork {
       }
     }
     const actual = aclMap(await readAcls(this.#context.destination, anyAcl, 'destination'));
+    const nothing = { desired, held: new Map() };
+    const wanted = aclSync.isWriteHeld ? heldBack(desired, actual) : nothing;
     const diff = diffAcls({
-      desired,
+      desired: wanted.desired,
       actual,
       owned: aclMap(this.#owned()),
       mode: aclSync.mode,
       isReleased: (acl) => this.#isReleased(acl),
     });
-    return { diff, desiredCount: desired.size };
+    return { diff, desiredCount: desired.size, held: wanted.held };
   }
 
   /** What we deny at the source while a topic is promoted is not meant for its mirror. */
@@ -160,17 +174,17 @@ export class AclSync implements TaskWork {
     return this.#context.state.view.topics.get(resourceName)?.state === 'STOPPED';
   }
 
-  async #record(owned: ReadonlyMap<string, Acl>): Promise<void> {
-    const before = aclMap(this.#owned());
-    if (before.size === owned.size && [...owned.keys()].every((key) => before.has(key))) return;
+  async #record(owned: AclMap, held: AclMap): Promise<void> {
+    const before = this.#context.state.view.linkAcls.get(this.#link.name);
+    if (isSame(before?.acls, owned) && isSame(before?.held, held)) return;
     if (!this.#context.state.view.links.has(this.#link.name)) {
       throw new TaskError('LINK_NOT_FOUND_ERROR', 'the link has been deleted');
     }
-    const acls = [...owned].sort(([left], [right]) => (left < right ? -1 : 1));
     const put = {
       kind: 'link-acls',
       link: this.#link.name,
-      acls: acls.map(([, acl]) => acl),
+      acls: sorted(owned),
+      ...(held.size > 0 ? { held: sorted(held) } : {}),
     } as const;
     await this.#changes.commit([{ put }]);
   }
@@ -220,6 +234,15 @@ export class AclSync implements TaskWork {
     const link = this.#link.name;
     this.#context.events.info(event, `Link '${link}': ${text}`, { link, count });
   }
+}
+
+function isSame(before: readonly Acl[] = [], now: AclMap): boolean {
+  const keys = aclMap(before);
+  return keys.size === now.size && [...now.keys()].every((key) => keys.has(key));
+}
+
+function sorted(acls: AclMap): readonly Acl[] {
+  return [...acls].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, acl]) => acl);
 }
 
 function nameOf(table: Readonly<Record<string, number>>, code: number): string {

@@ -2,11 +2,14 @@
 // of the source is here, members that want to join at the destination are told to wait. Owns the
 // gate, the deadline and what is still missing; refuses to know how offsets are synced. Invariants:
 // a gate opens again whatever happens, at the latest at the deadline; it is done only when the
-// source's group has no members and each of its offsets for mirrored topics is here, exactly.
-// Kept in memory: a restart ends it, and says nothing was handed over.
+// source's group has no members and each of its offsets for mirrored topics is here, exactly; one
+// that is under way is on record before anybody waits, and a restart goes on with it.
 import type { LinkContext } from '../link/context.ts';
 import { type HandoverStatus, LinkError } from '../link/service.ts';
 import { Loop, messageOf } from '../link/signal.ts';
+import type { TopicChanges } from '../link/topic-changes.ts';
+import type { WaitingHandover } from '../state/records.ts';
+import { StateError } from '../state/state.ts';
 import { hasMembers } from './group-listing.ts';
 import type { GroupLook } from './groups.ts';
 import { problemOf } from './sync-task.ts';
@@ -14,11 +17,13 @@ import { problemOf } from './sync-task.ts';
 const lookMs = 250;
 /** While nothing waits; a handover that begins ends it. */
 const idleMs = 60_000;
+const recordRetryMs = 1_000;
 /** Kept after their end, to be shown. */
 const endedMax = 100;
 
 export interface HandoverParts {
   readonly context: LinkContext;
+  readonly changes: Pick<TopicChanges, 'commit' | 'locks'>;
   readonly link: string;
   readonly mayAct: () => boolean;
   readonly nameHere: (sourceGroup: string) => string;
@@ -27,7 +32,10 @@ export interface HandoverParts {
 
 interface Handover {
   status: HandoverStatus;
+  readonly actor: string;
   readonly deadlineMs: number;
+  /** By an earlier process; it may have ended without a word of it. */
+  isResumed: boolean;
 }
 
 /** What keeps a group from being handed over; null when nothing does. */
@@ -56,11 +64,25 @@ export class GroupHandovers {
   }
 
   start(): void {
+    const { context, link, nameHere } = this.#parts;
+    for (const { group, ...rest } of context.state.view.handovers.get(link)?.waiting ?? []) {
+      const leftMs = rest.deadlineTimeMs - context.clock.unixMs();
+      const status: HandoverStatus = {
+        group: nameHere(group),
+        sourceGroup: group,
+        link,
+        state: 'WAITING',
+        waitingFor: 'Causeway has just started',
+        deadlineTimeMs: rest.deadlineTimeMs,
+        endTimeMs: -1,
+      };
+      const deadlineMs = context.clock.monotonicMs() + leftMs;
+      this.#handovers.set(status.group, { status, actor: rest.actor, deadlineMs, isResumed: true });
+    }
     this.#loop.start();
   }
 
   async close(): Promise<void> {
-    for (const group of [...this.#handovers.keys()]) this.#end(group, 'CANCELLED', 'stopped');
     await this.#loop.close();
   }
 
@@ -110,7 +132,13 @@ export class GroupHandovers {
     if (options.validateOnly) return status;
     const deadlineMs = context.clock.monotonicMs() + options.deadlineMs;
     this.#handovers.delete(group);
-    this.#handovers.set(group, { status, deadlineMs });
+    this.#handovers.set(group, { status, actor: options.actor, deadlineMs, isResumed: false });
+    try {
+      await this.#record();
+    } catch (error) {
+      this.#handovers.delete(group);
+      throw error;
+    }
     this.#tell('group_handover_begun', group, `members of group '${group}' wait`, options.actor);
     this.#loop.wake();
     return status;
@@ -130,7 +158,8 @@ export class GroupHandovers {
       ({ status }) => status.state === 'WAITING',
     );
     for (const handover of waiting) await this.#look(handover);
-    return waiting.length > 0 ? lookMs : idleMs;
+    const pauseMs = (await this.#tryRecord()) ? idleMs : recordRetryMs;
+    return waiting.length > 0 ? lookMs : pauseMs;
   }
 
   async #look(handover: Handover): Promise<void> {
@@ -139,7 +168,13 @@ export class GroupHandovers {
     let waitingFor: string | null = 'this instance may not act for the link now';
     if (mayAct()) {
       try {
-        waitingFor = missing(await lookAt(sourceGroup));
+        const look = await lookAt(sourceGroup);
+        if (handover.isResumed && look.isLiveHere) {
+          this.#end(group, 'CANCELLED', 'it has members here, as after its end');
+          return;
+        }
+        handover.isResumed = false;
+        waitingFor = missing(look);
       } catch (error) {
         if (problemOf(error) === null) {
           context.events.error('group_handover_fault', messageOf(error), { group });
@@ -162,14 +197,47 @@ export class GroupHandovers {
     const { clock } = this.#parts.context;
     const waitingFor = state === 'DONE' ? null : handover.status.waitingFor;
     handover.status = { ...handover.status, state, waitingFor, endTimeMs: clock.unixMs() };
+    this.#loop.wake();
     this.#tell('group_handover_ended', group, `handover of '${group}' is ${state}: ${why}`);
     const ended = [...this.#handovers].filter(([, one]) => one.status.state !== 'WAITING');
     for (const [name] of ended.slice(0, -endedMax)) this.#handovers.delete(name);
     return handover.status;
   }
 
+  /** What is under way, as a restart finds it. @throws StateError */
+  async #record(): Promise<void> {
+    const { context, changes, link } = this.#parts;
+    await changes.locks.run(`handovers/${link}`, async () => {
+      const waiting: WaitingHandover[] = [];
+      for (const { status, actor } of this.#handovers.values()) {
+        const { sourceGroup: group, deadlineTimeMs, state } = status;
+        if (state === 'WAITING') waiting.push({ group, actor, deadlineTimeMs });
+      }
+      const { view } = context.state;
+      const before = view.handovers.get(link)?.waiting ?? [];
+      if (isSame(before, waiting) || !view.links.has(link)) return;
+      await changes.commit([{ put: { kind: 'handovers', link, waiting } }]);
+    });
+  }
+
+  async #tryRecord(): Promise<boolean> {
+    if (!this.#parts.mayAct()) return false;
+    try {
+      await this.#record();
+      return true;
+    } catch (error) {
+      if (!(error instanceof StateError)) throw error;
+      return false;
+    }
+  }
+
   #tell(event: string, group: string, text: string, actor = 'causeway'): void {
     const { context, link } = this.#parts;
     context.events.info(event, `Link '${link}': ${text}`, { link, group, actor });
   }
+}
+
+function isSame(left: readonly WaitingHandover[], right: readonly WaitingHandover[]): boolean {
+  const key = ({ group, deadlineTimeMs }: WaitingHandover) => `${deadlineTimeMs} ${group}`;
+  return left.map(key).sort().join('\n') === right.map(key).sort().join('\n');
 }

@@ -33,6 +33,8 @@ export interface SourceFindings {
   readonly problems: readonly TaskProblem[];
   /** Problems that concern these destination topics only. */
   readonly concerns: Concerns;
+  /** Mirrored topics that were asked for: their names at the source and here. */
+  readonly topics: ReadonlyMap<string, readonly string[]>;
   /** Everything that was asked for has been read: what is not there is not at the source. */
   readonly isWhole: boolean;
 }
@@ -42,6 +44,7 @@ const nothing: SourceFindings = {
   groups: new Map(),
   problems: [],
   concerns: new Map(),
+  topics: new Map(),
   isWhole: true,
 };
 
@@ -96,14 +99,23 @@ export class GroupSource {
       for (const [group, positions] of found) commits.set(this.nameHere(group), positions);
     });
     const isWhole = problems.length === 0;
-    if (groups.size > 0 && wanted.size === 0 && query.group === null) {
-      problems.push({
-        code: 'MISCONFIGURATION_ERROR',
-        message: `consumer.offset.group.filters matches none of the source's ${groups.size} groups`,
-        isHarmless: true,
-      });
-    }
-    return { commits, groups: wanted, problems, concerns, isWhole };
+    if (wanted.size === 0 && query.group === null) problems.push(...this.#nothing(groups.size));
+    const topics = new Map(
+      [...mirrored].map(([name, here]) => [name, here.map((topic) => topic.name)] as const),
+    );
+    return { commits, groups: wanted, problems, concerns, topics, isWhole };
+  }
+
+  /** Groups that we may not describe are not listed: nothing at all may be a missing right. */
+  #nothing(groupsCount: number): readonly TaskProblem[] {
+    const setting = 'consumer.offset.group.filters';
+    if (groupsCount === 0 && this.#link.settings.offsetSync.filters === null) return [];
+    const message =
+      groupsCount > 0
+        ? `${setting} matches none of the source's ${groupsCount} groups`
+        : `${setting} matches none: the source lists no groups, or none that we may describe; ` +
+          'grant it with kafka-acls --add --group NAME --operation Describe';
+    return [{ code: 'MISCONFIGURATION_ERROR', message, isHarmless: true }];
   }
 
   #wanted(

@@ -8,9 +8,10 @@ import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
-import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
+import { type GroupPosition, type GroupStatus, LinkError, type TaskPlan } from '../link/service.ts';
 import { brokerConfig } from '../link/shell-topic.ts';
 import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
+import type { TopicChanges } from '../link/topic-changes.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { TaskProblem } from './back-offs.ts';
 import type { Commit } from './group-entries.ts';
@@ -23,11 +24,13 @@ import {
 } from './group-source.ts';
 import { GroupWriter, type Planned, type SourceCommit, type WriteOptions } from './group-writer.ts';
 import { shareGroupsBehind } from './share-groups.ts';
+import { SharePositions } from './share-positions.ts';
 import { problemOf, type TaskRound, type TaskWork } from './sync-task.ts';
 
 const retentionKey = 'offsets.retention.minutes';
 const retentionDefaultMs = 7 * 24 * 3600 * 1000;
 const retentionReadMs = 300_000;
+const retentionRetryMs = 10_000;
 const problemsMax = 10;
 const plannedMax = 10_000;
 
@@ -46,6 +49,13 @@ export interface GroupLook {
   readonly isLiveHere: boolean;
 }
 
+export interface GroupSyncParts {
+  readonly context: LinkContext;
+  readonly topics: MirrorTopics;
+  readonly link: LinkRuntime;
+  readonly changes: TopicChanges;
+}
+
 export class GroupSync implements TaskWork {
   readonly name = 'ConsumerOffsetSync';
   readonly #context: LinkContext;
@@ -53,6 +63,7 @@ export class GroupSync implements TaskWork {
   readonly #link: LinkRuntime;
   readonly #source: GroupSource;
   readonly #writer: GroupWriter;
+  readonly #shares: SharePositions;
   readonly #writes = new Serial();
   /** By group: what the source had committed when it was last read, under destination names. */
   readonly #commits = new Map<string, readonly SourceCommit[]>();
@@ -61,12 +72,14 @@ export class GroupSync implements TaskWork {
   #readAtMs = -1;
   readonly #topicReadAtMs = new Map<string, number>();
   #retentionReadAtMs = Number.NEGATIVE_INFINITY;
+  #retentionProblems: readonly TaskProblem[] = [];
 
-  constructor(parts: { context: LinkContext; topics: MirrorTopics; link: LinkRuntime }) {
+  constructor(parts: GroupSyncParts) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#link = parts.link;
     this.#source = new GroupSource(parts);
+    this.#shares = new SharePositions(parts);
     this.#writer = new GroupWriter({ context: parts.context, retentionMs: retentionDefaultMs });
   }
 
@@ -107,6 +120,11 @@ export class GroupSync implements TaskWork {
   readTimeMs(topic: string): number {
     if (!this.isEnabled) return -1;
     return Math.max(this.#readAtMs, this.#topicReadAtMs.get(topic) ?? -1);
+  }
+
+  /** Share groups of the source: nothing is committed for them here. */
+  shareGroups(): readonly GroupStatus[] {
+    return this.#shares.rows((group) => this.nameHere(group));
   }
 
   async round(): Promise<TaskRound> {
@@ -174,7 +192,8 @@ export class GroupSync implements TaskWork {
   /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
   async lookAt(group: string): Promise<GroupLook> {
     const query = { topics: null, group, requireStable: true };
-    const { found, problems } = await this.#sync(query);
+    const { found, ...synced } = await this.#sync(query);
+    const problems = synced.problems.filter(({ isHarmless }) => isHarmless !== true);
     const here = this.#source.nameHere(group);
     const rows = new Map(
       this.#writer.rowsOf(here).map((row) => [`${row.topic}/${row.partition}`, row]),
@@ -234,9 +253,10 @@ export class GroupSync implements TaskWork {
     const found = await this.#source.read(query);
     this.#remember(found, query, readAtMs);
     const { problems, concerns, written, postponed } = await this.#write(found.commits);
+    const shares = query.group === null ? await this.#shares.look(found, query.topics) : [];
     return {
       found,
-      problems: [...found.problems, ...problems],
+      problems: [...found.problems, ...problems, ...shares, ...this.#retentionProblems],
       concerns: new Map([...found.concerns, ...concerns]),
       written,
       postponed,
@@ -286,9 +306,25 @@ export class GroupSync implements TaskWork {
     const { destination } = this.#context;
     const nodeId = (destination.brokers[0] ?? (await destination.metadata([])).brokers[0])?.nodeId;
     if (nodeId === undefined) return;
-    const minutes = Number(await brokerConfig(destination, nodeId, retentionKey));
-    this.#retentionReadAtMs = nowMs;
+    const minutes = await this.#retentionMinutes(nodeId);
+    const isUnread = this.#retentionProblems.length > 0;
+    this.#retentionReadAtMs = nowMs - (isUnread ? retentionReadMs - retentionRetryMs : 0);
     this.#writer.retentionMs = minutes > 0 ? minutes * 60_000 : retentionDefaultMs;
+  }
+
+  /** Offsets are synchronised all the same when it may not be read; 0: Kafka's default is taken. */
+  async #retentionMinutes(nodeId: number): Promise<number> {
+    this.#retentionProblems = [];
+    try {
+      return Number(await brokerConfig(this.#context.destination, nodeId, retentionKey));
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error;
+      const message = `${retentionKey} of the destination is taken to be 7 days: ${error.message}`;
+      const isDenied = error.code === 'SOURCE_UNAUTHORIZED';
+      const code = isDenied ? 'BROKER_AUTHORIZATION_ERROR' : 'INTERNAL_ERROR';
+      this.#retentionProblems = [{ code, message, isHarmless: true }];
+      return 0;
+    }
   }
 }
 

@@ -48,6 +48,7 @@ export class LinkTasks {
     this.groups = groups;
     this.handovers = new GroupHandovers({
       context,
+      changes: parts.changes,
       link: link.name,
       mayAct: () => link.mayAct(),
       nameHere: (group) => groups.nameHere(group),

@@ -19,10 +19,13 @@ import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { defaultLinkLimits, type LinkContext, systemClock } from '../../../src/link/context.ts';
 import { Events } from '../../../src/observe/events.ts';
 import {
+  type HandoversRecord,
   type LinkAclsRecord,
   type LinkRecord,
   type ReceiptRecord,
+  type ShareGroupsRecord,
   stateKey,
+  type TopicGrantsRecord,
   type TopicRecord,
 } from '../../../src/state/records.ts';
 import {
@@ -54,6 +57,9 @@ export class FakeState implements State {
   readonly topics = new Map<string, TopicRecord>();
   readonly receipts = new Map<string, ReceiptRecord>();
   readonly linkAcls = new Map<string, LinkAclsRecord>();
+  readonly topicGrants = new Map<string, TopicGrantsRecord>();
+  readonly shareGroups = new Map<string, ShareGroupsRecord>();
+  readonly handovers = new Map<string, HandoversRecord>();
   readonly commits: (readonly StateChange[])[] = [];
   /** Of the next commits, in order; afterwards all are done. */
   fates: Fate[] = [];
@@ -69,9 +75,11 @@ export class FakeState implements State {
   };
 
   get view() {
-    const { links, topics, receipts, linkAcls } = this;
-    const records = () => [links, topics, receipts, linkAcls].flatMap((kind) => [...kind.values()]);
-    return { links, topics, receipts, linkAcls, nodePorts: undefined, storage: undefined, records };
+    const { links, topics, receipts, linkAcls, topicGrants, shareGroups, handovers } = this;
+    const byLink = { linkAcls, shareGroups, handovers };
+    const kinds = { links, topics, receipts, topicGrants, ...byLink };
+    const records = () => Object.values(kinds).flatMap((kind) => [...kind.values()]);
+    return { ...kinds, nodePorts: undefined, storage: undefined, records };
   }
 
   get isSettled(): boolean {
@@ -111,11 +119,15 @@ export class FakeState implements State {
         if (put.kind === 'link') this.links.set(put.name, put);
         if (put.kind === 'receipt') this.receipts.set(put.id, put);
         if (put.kind === 'link-acls') this.linkAcls.set(put.link, put);
+        if (put.kind === 'topic-grants') this.topicGrants.set(put.topic, put);
+        if (put.kind === 'share-groups') this.shareGroups.set(put.link, put);
+        if (put.kind === 'handovers') this.handovers.set(put.link, put);
         return stateKey(put);
       }
       const [kind, name = ''] = change.delete.split('/');
       if (kind === 'topic') this.topics.delete(name);
       if (kind === 'link') this.links.delete(name);
+      if (kind === 'topic-grants') this.topicGrants.delete(name);
       return change.delete;
     });
     for (const listener of this.#listeners) listener(keys);
@@ -142,12 +154,20 @@ export class FakeCluster implements Cluster {
   /** Ends by `topic/partition`, for ListOffsets latest; starts are 0 unless given. */
   readonly ends = new Map<string, bigint>();
   readonly starts = new Map<string, bigint>();
+  readonly #scripts = new Map<string, (request: unknown) => unknown>();
   clusterId = 'fake-cluster';
   isDead = false;
+
+  /** What an API besides ListOffsets answers. */
+  script(api: string, answer: (request: unknown) => unknown): void {
+    this.#scripts.set(api, answer);
+  }
 
   async send<Request, Response>(_: unknown, api: Api<Request, Response>, request: unknown) {
     this.#checkAlive();
     const value = typeof request === 'function' ? request(api.versionMax) : request;
+    const script = this.#scripts.get(api.name);
+    if (script !== undefined) return script(value) as Response;
     if (api.name !== 'ListOffsets') throw new Error(`${api.name} is not scripted`);
     return this.#listOffsets(value) as Response;
   }

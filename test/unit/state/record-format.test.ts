@@ -81,6 +81,50 @@ const records: Readonly<Record<string, StateRecord>> = {
       },
     ],
   },
+  'link-acls-held': {
+    kind: 'link-acls',
+    link: 'dr',
+    acls: [],
+    held: [
+      {
+        resourceType: 2,
+        resourceName: 'orders',
+        patternType: 4,
+        principal: 'User:app',
+        host: '*',
+        operation: 4,
+        permissionType: 3,
+      },
+    ],
+  },
+  'topic-grants': {
+    kind: 'topic-grants',
+    topic: 'orders',
+    link: 'dr',
+    acls: [
+      {
+        resourceType: 2,
+        resourceName: 'orders',
+        patternType: 3,
+        principal: 'User:app',
+        host: '*',
+        operation: 4,
+        permissionType: 3,
+      },
+    ],
+  },
+  'share-groups': {
+    kind: 'share-groups',
+    link: 'dr',
+    offsets: [
+      { group: 'workers', topic: 'orders', partition: 1, startOffset: 9_007_199_254_740_993n },
+    ],
+  },
+  handovers: {
+    kind: 'handovers',
+    link: 'dr',
+    waiting: [{ group: 'app', actor: 'ops', deadlineTimeMs: 1_700_000_300_000 }],
+  },
   'topic-chained': {
     kind: 'topic',
     name: 'orders',
@@ -276,6 +320,7 @@ const olderVersions: Readonly<Record<string, readonly number[]>> = {
   'topic-pending': [1, 2, 3],
   'topic-auto': [2, 3],
   'topic-atomic': [3],
+  'link-acls': [1],
 };
 
 function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {

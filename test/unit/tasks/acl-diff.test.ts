@@ -4,7 +4,14 @@ import { describe, test } from 'node:test';
 import { linkSettingDefaults } from '../../../src/link/link-settings.ts';
 import { parseSyncSettings } from '../../../src/link/sync-settings.ts';
 import type { Acl } from '../../../src/state/records.ts';
-import { type AclComparison, aclMap, diffAcls, mappedAcl } from '../../../src/tasks/acl-diff.ts';
+import {
+  type AclComparison,
+  aclMap,
+  diffAcls,
+  grantsOfTopic,
+  heldBack,
+  mappedAcl,
+} from '../../../src/tasks/acl-diff.ts';
 import { parseAclFilters } from '../../../src/tasks/acl-filters.ts';
 import { describeAcl } from '../../../src/tasks/acls.ts';
 
@@ -93,6 +100,52 @@ describe('ACLs', () => {
 
   test('are described in words', () => {
     assert.equal(describeAcl(acl('a')), "allow User:app read on topic 'a' (literal)");
+  });
+});
+
+describe('grants of WRITE that wait for promotions', () => {
+  const write = { operation: 4 };
+  const split = (desired: readonly Acl[], actual: readonly Acl[] = []) => {
+    const { desired: free, held } = heldBack(aclMap(desired), aclMap(actual));
+    return { free: [...free.values()], held: [...held.values()] };
+  };
+
+  test('are those on topics; denials, other operations and other resources are made at once', () => {
+    const others = [
+      acl('a'),
+      acl('a', { ...write, permissionType: 2 }),
+      acl('id', { ...write, resourceType: 5 }),
+      acl('g', { operation: 2, resourceType: 3 }),
+    ];
+    assert.deepEqual(split([acl('a', write), ...others]), {
+      free: others,
+      held: [acl('a', write)],
+    });
+  });
+
+  test('a grant of everything is taken apart: all but WRITE is made at once', () => {
+    const { free, held } = split([acl('a', { operation: 2 })]);
+    assert.deepEqual(held, [acl('a', write)]);
+    assert.deepEqual(free.map(({ operation }) => operation).sort(), [10, 11, 3, 5, 6, 7, 8]);
+  });
+
+  test('R16: what is there already is not held back, so mode owned does not take it away', () => {
+    const there = [acl('a', write), acl('b', { operation: 2 })];
+    assert.deepEqual(split(there, there), { free: there, held: [] });
+  });
+
+  test('are made for the topic that is promoted, and for no other', () => {
+    const held = [
+      acl('orders', write),
+      acl('ord', { ...write, patternType: 4 }),
+      acl('*', { ...write, principal: 'User:all' }),
+      acl('other', write),
+      acl('ord', { ...write, principal: 'User:exact' }),
+    ];
+    assert.deepEqual(grantsOfTopic(held, 'orders'), [
+      acl('orders', write),
+      acl('orders', { ...write, principal: 'User:all' }),
+    ]);
   });
 });
 

@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
+import { NameLocks } from '../../../src/link/signal.ts';
 import { Events } from '../../../src/observe/events.ts';
+import type { StateChange } from '../../../src/state/state.ts';
 import { GroupHandovers } from '../../../src/tasks/group-handover.ts';
 import type { GroupLook } from '../../../src/tasks/groups.ts';
 import { until } from '../../helpers/wait.ts';
@@ -23,12 +25,24 @@ afterEach(async () => {
   open = [];
 });
 
-function scripted() {
-  const stage = { look: live, error: null as Error | null, nowMs: 0 };
+/** What is on record, as the next process finds it. */
+type Records = Map<string, { waiting: readonly unknown[] }>;
+
+function scripted(records: Records = new Map(), look = live) {
+  const stage = { look, error: null as Error | null, nowMs: 0 };
   const clock = { monotonicMs: () => stage.nowMs, unixMs: () => 1_000 + stage.nowMs };
-  const context = { clock, events: new Events(), state: { lease: { check: () => undefined } } };
+  const view = { handovers: records, links: new Map([['dr', {}]]) };
+  const state = { lease: { check: () => undefined }, view };
+  const context = { clock, events: new Events(), state };
+  const commit = async (changes: readonly StateChange[]) => {
+    for (const change of changes) {
+      assert.ok('put' in change && change.put.kind === 'handovers');
+      records.set(change.put.link, change.put);
+    }
+  };
   const handovers = new GroupHandovers({
     context: context as unknown as LinkContext,
+    changes: { commit, locks: new NameLocks() },
     link: 'dr',
     mayAct: () => true,
     nameHere: (group) => `eu.${group}`,
@@ -42,7 +56,7 @@ function scripted() {
   const begin = (validateOnly = false) =>
     handovers.begin('app', { deadlineMs: 60_000, actor: 'test', validateOnly });
   const shown = () => handovers.statuses.find(({ group }) => group === 'eu.app');
-  return { stage, handovers, begin, shown };
+  return { stage, handovers, begin, shown, records };
 }
 
 describe('a handover', () => {
@@ -91,6 +105,27 @@ describe('a handover', () => {
     stage.look = { ...live, isLiveHere: true };
     await assert.rejects(begin(), { code: 'ILLEGAL_STATE' });
     assert.ok(!handovers.isAnyHeld);
+  });
+
+  test('goes on after a restart, with the deadline that it had', async () => {
+    const first = scripted();
+    await first.begin();
+    await first.handovers.close();
+    const next = scripted(first.records);
+    assert.ok(next.handovers.isHeld('eu.app'));
+    assert.equal(next.shown()?.deadlineTimeMs, 61_000);
+    next.stage.look = empty;
+    await until('done', () => next.shown()?.state === 'DONE');
+    await until('not on record', () => next.records.get('dr')?.waiting.length === 0);
+  });
+
+  test('whose end was not recorded holds nobody up who has joined since', async () => {
+    const first = scripted();
+    await first.begin();
+    await first.handovers.close();
+    const next = scripted(first.records, { ...live, isLiveHere: true });
+    await until('ended', () => next.shown()?.state === 'CANCELLED');
+    assert.ok(!next.handovers.isAnyHeld);
   });
 
   test('that is only tried holds nothing', async () => {
