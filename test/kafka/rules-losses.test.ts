@@ -10,7 +10,7 @@ import {
   createDeleteTopicsRequest,
 } from '../../protocol/generated/delete-topics-request.ts';
 import { deleteTopicsApi } from '../../src/cluster/apis.ts';
-import { commitOffsets } from '../helpers/group-offsets.ts';
+import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { compareTopic, type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { readLog } from '../helpers/log-records.ts';
 import { receiptsOf, type Switched, stopMirroring } from '../helpers/mirror-commands.ts';
@@ -299,5 +299,40 @@ describe('losses', { timeout: 240_000 }, () => {
     assert.deepEqual(await listAt(atProxy, 'lost', 0, -2n), { errorCode: 0, offset: 7n });
     assert.equal((await fetchAt(atProxy, 'lost', 0, 7n)).errorCode, 0, 'no 56 any more');
     assert.equal((await readBatches(atProxy, 'lost', 1)).length, 2, 'the other one is whole');
+  });
+
+  test('R20: uninstall refuses while something rests on the state; afterwards brokers are right', async () => {
+    const { causeway, atDestination } = stage;
+    const uninstall = () =>
+      causeway.cliResult('uninstall', '--config', causeway.configFile, '--yes');
+    const alive = await uninstall();
+    assert.equal(alive.code, 1, alive.stdout);
+    assert.match(alive.stderr, /another instance of 'causeway' is at work/);
+    await causeway.stopProcess();
+    const blocked = await uninstall();
+    assert.equal(blocked.code, 1, blocked.stdout);
+    assert.match(blocked.stdout, /'mirrored' is a mirror \(ACTIVE\)[\s\S]*mirror detach promoted/);
+    await causeway.start();
+    await causeway.cli('mirror', 'delete', 'mirrored', '--yes');
+    for (const topic of ['promoted', 'full', 'lost']) {
+      await causeway.cli('mirror', 'detach', topic, '--drop-history', '--yes');
+    }
+    await causeway.stopProcess();
+    const done = await uninstall();
+    assert.equal(done.code, 0, done.stderr);
+    assert.match(done.stdout, /With it the links: *dr/);
+    const { topics } = await atDestination.metadata([stateTopic]);
+    assert.notEqual(topics.get(stateTopic)?.errorCode ?? 3, 0);
+    const moved = /^[\w-]{22}-1$/;
+    const left = await readdir(causeway.storageDirectory);
+    assert.deepEqual(
+      left.filter((name) => !moved.test(name)),
+      [],
+      'only what somebody has put there',
+    );
+    // Offsets of groups and of records are the brokers' own.
+    assert.deepEqual(await committedOffsets(atDestination, 'has-read', 'lost', 2), [0, 0]);
+    const [first] = await readBatches(atDestination, 'lost', 1);
+    assert.equal(first?.baseOffset, 0n);
   });
 });
