@@ -3,6 +3,7 @@
 // states change. Invariants: the advertised epoch of a partition never goes back; a log that should
 // be there and cannot be opened is null and an event, never an absence; ABORT batches of an
 // uncommitted switch are never visible.
+import { StorageError } from '../../storage/errors.ts';
 import type { LogId, MirrorLog, MirrorStorage } from '../../storage/mirror-log.ts';
 import type {
   PartitionView,
@@ -252,12 +253,21 @@ export class MirrorTopics implements TopicDirectory {
     await this.createLog(id, logStart);
   }
 
+  /** Each of them that can be, whatever becomes of the others. @throws StorageError the first */
   async deleteLogs(topicId: string): Promise<void> {
     const ids = (await this.#storage.list()).filter((id) => id.topicId === topicId);
+    const failures: StorageError[] = [];
     for (const id of ids) {
       this.#logs.delete(logKey(id));
-      await this.#storage.delete(id);
+      try {
+        await this.#storage.delete(id);
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        failures.push(error);
+      }
     }
+    const [first] = failures;
+    if (first !== undefined) throw first;
   }
 
   setPhase(name: string, phase: TopicPhase | null): void {

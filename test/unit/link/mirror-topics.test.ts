@@ -7,6 +7,7 @@ import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
+import { StorageError } from '../../../storage/errors.ts';
 import { batch, FakeState, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 function record(parts: Partial<TopicRecord> = {}): TopicRecord {
@@ -138,4 +139,19 @@ test('modes, ids and counts follow the state', async (t) => {
     'orders promoted',
     'orders undefined',
   ]);
+});
+
+test('a log that cannot be deleted keeps none of the others', async (t) => {
+  const { storage, topics } = await scene(t);
+  for (const partition of [0, 1, 2]) await storage.create({ topicId: shellId, partition }, 0n);
+  const remove = storage.delete.bind(storage);
+  storage.delete = async (id) => {
+    if (id.partition === 0) throw new StorageError('IO', 'scripted');
+    await remove(id);
+  };
+  await assert.rejects(topics.deleteLogs(shellId), { name: 'StorageError', message: 'scripted' });
+  assert.deepEqual(
+    (await storage.list()).map(({ partition }) => partition),
+    [0],
+  );
 });
