@@ -1,0 +1,119 @@
+// A source of Kafka 2.8 that speaks as brokers before it did, without topic ids: what a link can
+// see there of a topic that is not the one that was mirrored.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
+import { uniqueName, until } from '../helpers/wait.ts';
+import { createTopic, deleteTopic, LinkWorld, produce } from '../kafka/link-fixture.ts';
+
+let source: KafkaCluster;
+let destination: KafkaCluster;
+let world: LinkWorld;
+const request = { archiveAs: null, validateOnly: false, actor: 'test' };
+
+before(async () => {
+  [source, destination] = await Promise.all([
+    startKafkaCluster({
+      name: 'source',
+      version: '2.8.2',
+      settings: { 'inter.broker.protocol.version': '2.7' },
+    }),
+    startKafkaCluster({ name: 'destination' }),
+  ]);
+  world = await new LinkWorld({ source, destination }).open();
+  await world.createLink('dr', { 'cluster.link.retry.timeout.ms': '3000' });
+});
+
+after(async () => {
+  await world?.close();
+  await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+async function stored(topic: string): Promise<Buffer> {
+  const log = world.directory.byName(topic)?.partition(0)?.log;
+  assert.ok(log, 'the copy can be read');
+  const { chunks } = await log.read(log.logStart, { bytesMax: 1 << 20, atLeastOneBatch: true });
+  return Buffer.concat([...chunks]);
+}
+
+async function mirrorOf(topic: string, partitions: number): Promise<Buffer> {
+  await createTopic(world.source, topic, { partitions });
+  await produce(world.source, { topic }, ['a', 'b']);
+  await produce(world.source, { topic }, ['c']);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [3n]);
+  return stored(topic);
+}
+
+async function makeAgain(topic: string, partitions: number): Promise<void> {
+  await deleteTopic(world.source, topic);
+  await until('the topic is made again', () =>
+    createTopic(world.source, topic, { partitions }).then(() => true),
+  );
+}
+
+async function recreated(topic: string, end: bigint): Promise<void> {
+  await world.service.recreateMirror(topic, request);
+  await world.caughtUp(topic, [end]);
+  const batches = await readBatches(world.source, topic, 0);
+  assert.ok(Buffer.concat(batches.map(({ bytes }) => bytes)).equals(await stored(topic)));
+}
+
+test('the source tells no topic ids', async () => {
+  const topic = uniqueName('idless');
+  await createTopic(world.source, topic);
+  const info = (await world.source.metadata([topic])).topics.get(topic);
+  assert.equal(info?.topicId, 'AAAAAAAAAAAAAAAAAAAAAA');
+});
+
+test('R9: a topic that was made again with fewer partitions', async () => {
+  const topic = uniqueName('shrunk');
+  const before = await mirrorOf(topic, 2);
+  await makeAgain(topic, 1);
+  await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
+  await world.inState(topic, 'FAILED');
+  assert.equal(world.service.describeMirror(topic).error?.code, 'SOURCE_PARTITIONS_DECREASED');
+  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  await recreated(topic, 5n);
+});
+
+test('R9: a topic that was made again with as many partitions and more records', async () => {
+  const topic = uniqueName('again');
+  const before = await mirrorOf(topic, 1);
+  await makeAgain(topic, 1);
+  await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
+  await world.inState(topic, 'FAILED');
+  const { error } = world.service.describeMirror(topic);
+  assert.match(error?.code ?? '', /^(SOURCE_TOPIC_ID_CHANGED|UNEXPECTED_TRUNCATION)$/);
+  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  await recreated(topic, 5n);
+});
+
+test('R9: a topic that was made again while its mirror was paused', async () => {
+  const topic = uniqueName('paused');
+  const before = await mirrorOf(topic, 1);
+  await world.command('pause', topic);
+  await makeAgain(topic, 1);
+  await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
+  await world.command('resume', topic);
+  await world.inState(topic, 'FAILED');
+  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+});
+
+test('R9: a topic that was made again, with lower epochs than it had', async () => {
+  const topic = uniqueName('epochs');
+  await createTopic(world.source, topic);
+  await source.stopBroker();
+  await source.restartBroker();
+  await produce(world.source, { topic }, ['a', 'b', 'c']);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [3n]);
+  const before = await stored(topic);
+  await makeAgain(topic, 1);
+  await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
+  await world.inState(topic, 'FAILED');
+  const { error } = world.service.describeMirror(topic);
+  assert.match(error?.code ?? '', /^(NON_MONOTONIC_|SOURCE_TOPIC_ID_CHANGED)/);
+  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+});
