@@ -8,7 +8,7 @@ import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts'
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
-import { internalTopics } from '../tasks/topic-plan.ts';
+import { isNeverMirrored } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
@@ -281,9 +281,8 @@ export class MirrorCreator {
   #checkNames(name: string, sourceTopic: string): void {
     checkTopicName(name);
     checkTopicName(sourceTopic);
-    const own = this.#context.ownTopicPrefix;
     for (const topic of [name, sourceTopic]) {
-      if (internalTopics.has(topic) || topic.startsWith(own)) {
+      if (isNeverMirrored(topic, this.#context.ownTopicPrefix)) {
         throw new LinkError('INVALID_NAME', `Topic '${topic}' is internal and is never mirrored`);
       }
     }

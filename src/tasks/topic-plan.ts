@@ -6,12 +6,14 @@
 import type { TopicRecord } from '../state/records.ts';
 import { isIncluded, type NameFilter } from './name-filters.ts';
 
-export const internalTopics: ReadonlySet<string> = new Set([
-  '__consumer_offsets',
-  '__transaction_state',
-  '__share_group_state',
-  '__cluster_metadata',
-]);
+const internalTopics: ReadonlySet<string> = new Set(['__consumer_offsets', '__cluster_metadata']);
+/** State topics: Kafka's own, and those of Causeways whatever their name (`__NAME_state`). */
+const stateTopics = /^__.+_state$/;
+
+/** Internal to the source, to us, or to another Causeway there. */
+export function isNeverMirrored(topic: string, ownTopicPrefix: string): boolean {
+  return internalTopics.has(topic) || stateTopics.test(topic) || topic.startsWith(ownTopicPrefix);
+}
 
 export interface SourceTopic {
   readonly name: string;
@@ -58,12 +60,12 @@ const topicNameMax = 249;
 
 function isCandidate(input: TopicPlanInput, topic: SourceTopic): boolean {
   const { name, isInternal } = topic;
-  return !isInternal && !internalTopics.has(name) && !name.startsWith(input.ownTopicPrefix);
+  return !isInternal && !isNeverMirrored(name, input.ownTopicPrefix);
 }
 
 function clashOf(input: TopicPlanInput, name: string): string | null {
   if (name.length > topicNameMax) return `its name would be longer than ${topicNameMax} characters`;
-  if (internalTopics.has(name) || name.startsWith(input.ownTopicPrefix)) {
+  if (isNeverMirrored(name, input.ownTopicPrefix)) {
     return 'it would have the name of an internal topic';
   }
   const record = input.records.get(name);

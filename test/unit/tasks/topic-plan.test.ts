@@ -67,6 +67,11 @@ describe('new topics', () => {
     ]);
   });
 
+  test('that hold the state of a Causeway with another name were mirrored by the filter `*`', () => {
+    const found = plan({ source: source('__dr-east_state', '__share_group_state', 'a_state') });
+    assert.deepEqual(found.create, [{ sourceTopic: 'a_state', name: 'a_state' }]);
+  });
+
   test('that are internal, or ours, are no candidates', () => {
     const internal = { name: 'secret', isInternal: true, isReady: true };
     const names = source('__consumer_offsets', '__transaction_state', '__causeway_state');
