@@ -217,8 +217,9 @@ function onError(
 }
 
 /**
- * The source's history parts from ours: proved by epochs, followed as long as it stays within what
- * we have.
+ * The source's history parts from ours: proved by epochs, followed as long as something of ours is
+ * left. A source that has lost all of it (a disk, an empty replica elected) shares nothing with us
+ * that proves anything, and ours may be the last copy.
  */
 async function truncate(
   feed: PartitionFeed,
@@ -232,7 +233,7 @@ async function truncate(
       ? diverging.endOffset
       : ours.endOffset;
   const place = `${feed.topic}-${feed.partition}`;
-  if (common < log.logStart || common >= log.end) {
+  if (common <= log.logStart || common >= log.end) {
     link.failTopic(feed.topic, {
       code: 'UNEXPECTED_TRUNCATION',
       message:

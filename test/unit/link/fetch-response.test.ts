@@ -263,6 +263,13 @@ describe('a truncation', () => {
     assert.equal(log.end, 8n);
   });
 
+  test('of all that a source had emptied the mirror as well, which was the last copy', async (t) => {
+    const { log, link, accept } = await scene(t, history);
+    await accept({ divergingEpoch: { epoch: 0, endOffset: 0n } });
+    assert.match(link.failures.join(), /^UNEXPECTED_TRUNCATION/);
+    assert.equal(log.end, 12n);
+  });
+
   test('below everything that we have stops the mirror', async (t) => {
     const { log, link, accept } = await scene(t, [{ base: 10n, count: 5, epoch: 3 }], 10n);
     await accept({ divergingEpoch: { epoch: 3, endOffset: 7n } });
