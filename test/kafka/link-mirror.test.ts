@@ -418,18 +418,21 @@ describe('a mirror', () => {
     assert.match(events[0]?.message ?? '', /1 records/);
   });
 
-  test('notices that its shell was deleted; a promoted topic that was is forgotten', async () => {
+  test('notices a shell that was deleted or made anew; a promoted topic is forgotten', async () => {
     const mirror = uniqueName('noshell');
+    const anew = uniqueName('othershell');
     const promoted = uniqueName('gone');
-    for (const name of [mirror, promoted]) {
+    for (const name of [mirror, anew, promoted]) {
       await createTopic(world.source, name);
       await world.createMirror('dr', name);
     }
     await world.command('failover', promoted);
-    for (const name of [mirror, promoted]) await deleteTopic(world.destination, name);
-    await world.inState(mirror, 'FAILED');
-    const { error } = world.service.describeMirror(mirror);
-    assert.equal(error?.code, 'SHELL_TOPIC_DELETED');
+    for (const name of [mirror, anew, promoted]) await deleteTopic(world.destination, name);
+    await until('another shell', () => createTopic(world.destination, anew).then(() => true));
+    for (const name of [mirror, anew]) {
+      await world.inState(name, 'FAILED');
+      assert.equal(world.service.describeMirror(name).error?.code, 'SHELL_TOPIC_DELETED');
+    }
     await until('the record is gone', () => !world.state.view.topics.has(promoted));
     assert.equal(world.directory.byName(promoted), undefined);
   });

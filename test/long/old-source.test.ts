@@ -1,5 +1,5 @@
-// A source of Kafka 2.8 that speaks as brokers before it did, without topic ids: what a link can
-// see there of a topic that is not the one that was mirrored.
+// A source of Kafka 2.8 that speaks as brokers before it did: no topic ids, old message formats on
+// request. What a link can see there of a topic that is not the one that was mirrored.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
@@ -116,4 +116,17 @@ test('R9: a topic that was made again, with lower epochs than it had', async () 
   const { error } = world.service.describeMirror(topic);
   assert.match(error?.code ?? '', /^(NON_MONOTONIC_|SOURCE_TOPIC_ID_CHANGED)/);
   assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+});
+
+test('messages of format 1 end the mirror by name', async () => {
+  const topic = uniqueName('format');
+  const configs = { 'message.format.version': '0.10.2' };
+  await createTopic(world.source, topic, { configs });
+  await produce(world.source, { topic }, ['old']);
+  await world.createMirror('dr', topic);
+  await world.inState(topic, 'FAILED');
+  const { error, partitions } = world.service.describeMirror(topic);
+  assert.equal(error?.code, 'UNSUPPORTED_MESSAGE_FORMAT');
+  assert.match(error?.message ?? '', new RegExp(`^${topic}-0 at offset 0: `));
+  assert.equal(partitions[0]?.mirrorEnd, 0n);
 });
