@@ -197,15 +197,20 @@ export class Promotions {
   async #run(run: Run): Promise<void> {
     const { context } = this.#parts;
     let zeroes = 0;
+    // What a final round found is shown until the next one, also while there is no lag.
+    let isFinal = false;
     while (!this.#isClosed) {
       try {
         const records = await this.#stillWanted(run);
         if (records === null) return;
         const fenced = await this.#fence(records);
-        run.reasons = isClear(fenced) ? await this.#look(run) : fenced;
-        zeroes = isClear(run.reasons) ? zeroes + 1 : 0;
+        const looked = isClear(fenced) ? await this.#look(run) : fenced;
+        zeroes = isClear(looked) ? zeroes + 1 : 0;
+        if (zeroes === 0) isFinal = false;
+        if (!isFinal) run.reasons = looked;
         if (zeroes >= zeroesWanted) {
           zeroes = 0;
+          isFinal = true;
           this.#setPhase(run, 'FINAL_OFFSETS');
           run.reasons = await this.#finalGroups(records);
           if (isClear(run.reasons)) {
@@ -216,12 +221,13 @@ export class Promotions {
       } catch (error) {
         if (!(error instanceof ClusterError || error instanceof StateError)) throw error;
         zeroes = 0;
+        isFinal = false;
         const reason = reasonOf(error);
         run.reasons = new Map(run.names.map((name) => [name, [reason]] as const));
       }
       if (!context.state.lease.isValid()) zeroes = 0;
       this.#setPhase(run, phaseOf(run.reasons));
-      await run.signal.wait(isClear(run.reasons) ? checkMs : blockedCheckMs);
+      await run.signal.wait(zeroes > 0 || isClear(run.reasons) ? checkMs : blockedCheckMs);
     }
   }
 

@@ -46,7 +46,11 @@ function pending(index: number, atomic?: PendingStop['atomic'], deadlineMs = 60_
 async function scene(
   t: TestContext,
   records: readonly TopicRecord[],
-  options: { quietMs?: number } = {},
+  options: {
+    quietMs?: number;
+    /** What stands in the way in a final round. */
+    finalGroups?: () => Promise<readonly { code: string; message: string }[]>;
+  } = {},
 ) {
   const state = new FakeState();
   const { storage } = await openTestStorage(t);
@@ -82,7 +86,7 @@ async function scene(
     topics,
     changes,
     link: () => link,
-    finalGroups: async () => [],
+    finalGroups: options.finalGroups ?? (async () => []),
     fence: { raise: async () => [] },
     receiptId: () => 'r1',
     receipts: { clock, lag: () => undefined, groups: () => [], groupsReadMs: () => -1 },
@@ -185,6 +189,20 @@ test('a source that is written to is not quiet, and blocks until it is', async (
   assert.match(world.promotions.blocking('t0')[0]?.message ?? '', /1500 ms \(partition 0\)/);
   assert.equal(world.stateOf('t0'), 'PENDING_STOPPED');
   await until('quiet', () => world.stateOf('t0') === 'STOPPED');
+});
+
+test('what stood in the way in a final round was not shown until the next one', async (t) => {
+  let rounds = 0;
+  let seen: string[] = [];
+  const finalGroups = async () => {
+    rounds += 1;
+    seen = [...seen, world.codes('t0').join()];
+    return rounds < 4 ? [{ code: 'SHARE_GROUP_BEHIND', message: '3 records of g' }] : [];
+  };
+  const world = await scene(t, [pending(0)], { finalGroups });
+  world.promotions.resume();
+  await until('the switch', () => world.stateOf('t0') === 'STOPPED');
+  assert.deepEqual(seen, ['', 'SHARE_GROUP_BEHIND', 'SHARE_GROUP_BEHIND', 'SHARE_GROUP_BEHIND']);
 });
 
 test('an open transaction is a phase and a reason of its own', async (t) => {
