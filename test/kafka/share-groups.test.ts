@@ -5,8 +5,14 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
 import { JavaTools } from '../helpers/java-tools.ts';
-import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
-import { command, mirrorView, stopMirroring, waitForState } from '../helpers/mirror-commands.ts';
+import { type LinkedStage, linkName, offsets, startStage } from '../helpers/linked-stage.ts';
+import {
+  command,
+  mirrorView,
+  stateRecords,
+  stopMirroring,
+  waitForState,
+} from '../helpers/mirror-commands.ts';
 import {
   addToTransaction,
   createTopic,
@@ -78,6 +84,44 @@ const offsetsOf = ({ records }: ForeignConsumer): number[] =>
 
 const range = (from: number, to: number): number[] =>
   Array.from({ length: to - from }, (_, index) => from + index);
+
+test('R6: where a share group of the source was is recorded at the promotion, and shown', async () => {
+  const { atSource, causeway, source } = stage;
+  const name = 'shared-before';
+  await createTopic(atSource, name);
+  await stage.mirror(name);
+  const before = await startShareConsumer({
+    bootstrap: source.bootstrap,
+    topic: name,
+    group: 'early',
+  });
+  let written = 0;
+  try {
+    // It begins at the end that it finds, whenever that is.
+    await until('records that it has got', async () => {
+      await write(atSource, name, 0, values('early', 1));
+      written += 1;
+      return before.records.length >= 3;
+    });
+  } finally {
+    await before.stop();
+  }
+  const reset = ['--reset-offsets', '--group', 'early', '--topic', name, '--execute'];
+  await tools.run(source, 'kafka-share-groups', [...reset, '--to-latest']);
+  await stage.mirrored(name);
+  await stopMirroring(causeway, 'promote', name);
+  const path = `/causeway/v1/links/${linkName}/groups`;
+  const { groups } = await causeway.get<{ groups: Record<string, unknown>[] }>(path);
+  const [row] = groups.filter((one) => one.group === 'early');
+  assert.deepEqual([row?.kind, row?.topic, row?.held], ['share', name, 'share']);
+  assert.equal(Number(row?.sourceOffset), written);
+  const record = (await stateRecords(causeway)).find(
+    ({ key }) => key === `share-groups/${linkName}`,
+  );
+  assert.deepEqual(record?.value.offsets, [
+    { group: 'early', topic: name, partition: 0, startOffset: String(written) },
+  ]);
+});
 
 test('a share consumer lives through its refusal on a mirror and begins at S', async () => {
   const { causeway, atProxy } = stage;

@@ -202,6 +202,53 @@ test('the prefix is applied to topics, and a dry run names the difference', asyn
   ]);
 });
 
+test('R16: grants of WRITE that are held back are made at the switch, each for its topic', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  const [first, second] = [`${topic}-1`, `${topic}-2`];
+  const link = await aclLink(app, {
+    'acl.sync.write.hold.enable': 'true',
+    'acl.sync.mode': 'owned',
+  });
+  for (const name of [first, second]) {
+    await createTopic(world.source, name);
+    await world.createMirror(link, name);
+    await world.caughtUp(name, [0n]);
+  }
+  const readers = acl(topic, app);
+  const writers = { ...acl(topic, app, write), patternType: 4 };
+  await add(world.source, readers, writers);
+  await become(topic, [readers]);
+  await rounds(link, 2);
+  assert.equal(task(link).counts?.held, 1);
+  const { changes } = (await world.service.planTasks(link)).find(
+    (plan) => plan.task === 'AclSync',
+  ) ?? { changes: [] };
+  assert.deepEqual(
+    changes.map(({ action, detail }) => [action, detail]),
+    [
+      [
+        'wait',
+        `allow User:${app} write on topic '${topic}' (prefixed): acl.sync.write.hold.enable`,
+      ],
+    ],
+  );
+
+  await world.command('failover', first);
+  await world.inState(first, 'STOPPED');
+  await become(topic, [readers, acl(first, app, write)]);
+  await rounds(link, 2);
+  // Taken away by an operator, it stays away; the other topic is still a mirror.
+  await remove(world.destination, acl(first, app, write));
+  await world.restart();
+  await rounds(link, 2);
+  await become(topic, [readers]);
+  await world.command('promote', second);
+  await world.inState(second, 'STOPPED');
+  await become(topic, [readers, acl(second, app, write)]);
+  assert.equal(world.state.view.topicGrants.size, 0);
+});
+
 test('a source without an authorizer is this task’s trouble alone, and it says what to do', async () => {
   const link = await aclLink('nobody', {
     'bootstrap.servers': plain.bootstrap,
