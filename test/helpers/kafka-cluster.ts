@@ -9,7 +9,7 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -64,6 +64,8 @@ export interface KafkaBroker {
 }
 
 interface BrokerSlot extends KafkaBroker {
+  port: number;
+  advertised: string;
   directory: string;
   process: GuardedProcess | undefined;
 }
@@ -225,6 +227,20 @@ export class KafkaCluster {
     if (!usesZooKeeper(this.version)) await attempt();
     // ZooKeeper refuses the id until the session of the killed broker has run out.
     else await until(`restart of broker ${id}`, () => attempt().catch(asRetriable));
+  }
+
+  /** Starts a broker again at another port; one with a reachable name tells clients of it. */
+  async moveBroker(id: number): Promise<void> {
+    const slot = this.#slot(id);
+    await slot.process?.stop();
+    const [port = 0] = await reservePorts(1);
+    this.#parts.ports.push(port);
+    const file = path.join(slot.directory, 'server.properties');
+    const [before, after] = [`${slot.host}:${slot.port}`, `${slot.host}:${port}`];
+    await writeFile(file, (await readFile(file, 'utf8')).replaceAll(before, after));
+    slot.port = port;
+    slot.advertised = slot.advertised.replace(before, after);
+    await this.restartBroker(id);
   }
 
   /** Ends all brokers and removes their data. Tests need no orderly shutdown. */
