@@ -19,9 +19,9 @@ import { createTopic } from '../helpers/kafka-setup.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { jaasLine, securedAddress, startSecuredCluster } from '../helpers/secured-clusters.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
+import { type GatewayUnderTest, gatewayFor } from '../kafka/gateway-fixture.ts';
 import { batch, MemoryMirrorLog } from '../unit/gateway/memory-mirror-log.ts';
 import { FakeDirectory } from '../unit/gateway/read-fixtures.ts';
-import { type GatewayUnderTest, gatewayFor } from './gateway-fixture.ts';
 
 const password = 'causeway-at-destination-Zq3';
 /** A session, and a token: both end several times while the test runs. */

@@ -20,9 +20,9 @@ import { createTopic, produceBatch } from '../helpers/kafka-setup.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { fetchRequest } from '../helpers/raw-requests.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
+import { type GatewayUnderTest, gatewayFor } from '../kafka/gateway-fixture.ts';
 import { batch, MemoryMirrorLog } from '../unit/gateway/memory-mirror-log.ts';
 import { FakeDirectory } from '../unit/gateway/read-fixtures.ts';
-import { type GatewayUnderTest, gatewayFor } from './gateway-fixture.ts';
 
 const rackOf = (nodeId: number): string => `rack-${nodeId}`;
 const recordsCount = 20;
