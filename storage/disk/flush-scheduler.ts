@@ -12,7 +12,8 @@ export interface Flushable {
   flush(): Promise<void>;
 }
 
-const flushesAtOnceMax = 8;
+/** Node has four threads for files: a slow disk must leave one to readers and appends. */
+const flushesAtOnceMax = 3;
 /** After a rest: the partitions of one answer are flushed together. */
 const groupingMs = 2;
 
