@@ -164,6 +164,11 @@ describe('a mirror', () => {
       { deadlineMs: 30_000, describe: () => world.describe(topic) },
     );
     await world.caughtUp(topic, [3n]);
+    await until(
+      'readers are served again',
+      () => world.directory.byName(topic)?.partition(0)?.isTruncating === false,
+      { describe: () => world.describe(topic) },
+    );
     assert.ok(extent >= 3n, `${extent}`);
     await assertSame(topic);
     assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');

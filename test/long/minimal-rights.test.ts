@@ -15,12 +15,14 @@ const onlyAtFirst: ReadonlySet<string> = new Set(['CheckpointEmit', 'HeartbeatEm
 /** Nothing here asks for it: partitions that are added, mirrors that are deleted. */
 const notAsked: ReadonlySet<string> = new Set(['Alter', 'Delete']);
 
+/** By which others each is included. */
+const including: Record<string, readonly string[]> = {
+  Describe: ['Read', 'Write', 'Delete', 'Alter'],
+  DescribeConfigs: ['AlterConfigs'],
+};
+
 /** Something else that is granted includes it. */
 function isImplied(right: Right, rights: readonly Right[]): boolean {
-  const including: Record<string, readonly string[]> = {
-    Describe: ['Read', 'Write', 'Delete', 'Alter'],
-    DescribeConfigs: ['AlterConfigs'],
-  };
   const place = ({ side, acl }: Right) =>
     JSON.stringify([side, acl.resourceType, acl.resourceName, acl.patternType]);
   return rights.some(
@@ -33,6 +35,8 @@ function isImplied(right: Right, rights: readonly Right[]): boolean {
 function isMissedAtOnce(right: Right, rights: readonly Right[]): boolean {
   const { purpose, operation, acl } = right;
   const isOfTopics = acl.resourceType === 2;
+  // offsets.retention.minutes is read every few minutes.
+  if (purpose === 'ConsumerOffsetSync' && operation === 'DescribeConfigs') return false;
   if (purpose === ofTheState || isImplied(right, rights)) return false;
   if (onlyAtFirst.has(purpose) && operation !== 'Write') return false;
   return !(isOfTopics && notAsked.has(operation));
@@ -43,7 +47,12 @@ function describeRight({ purpose, side, operation, acl }: Right): string {
 }
 
 async function isNamed(stage: RightsStage, right: Right): Promise<void> {
-  const wanted = new RegExp(`kafka-acls --add .*--operation ${right.operation}\\b`, 'm');
+  // With a right goes what it includes, and that may be missed first.
+  const included = Object.keys(including).filter((name) =>
+    including[name]?.includes(right.operation),
+  );
+  const operations = [right.operation, ...included].join('|');
+  const wanted = new RegExp(`kafka-acls --add .*--operation (${operations})\\b`, 'm');
   let said = '';
   await until(
     `${describeRight(right)} by name`,
