@@ -1,16 +1,14 @@
 // What real clients saw of a failover under faults, judged by the checker of histories; and one of
-// the named steps at which the proxy is killed; and a few steps of a walk over all that the sync
-// tasks look after. In short form, with every change: test/long/ has them at length.
+// the named steps at which the proxy is killed. In short form, with every change: test/long/ has
+// both at length.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { findSkips } from '../helpers/consumer-crowd.ts';
 import { FaultPoints } from '../helpers/fault-points.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
-import { uniqueName } from '../helpers/wait.ts';
 import { CrashMatrix } from './crash-matrix.ts';
 import { HistoryStory } from './history-story.ts';
-import { TaskWalk } from './task-walk.ts';
 
 let faults: FaultPoints;
 let stage: LinkedStage;
@@ -20,12 +18,7 @@ const random = new SeededRandom();
 before(async () => {
   faults = await FaultPoints.prepare();
   const linkConfigs = { 'promote.quiet.ms': '0', 'consumer.offset.sync.enable': 'true' };
-  const settings = {
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'super.users': 'User:ANONYMOUS',
-  };
-  const sides = { source: { settings }, destination: { settings } };
-  stage = await startStage({ ...sides, linkConfigs, causeway: { env: faults.env } });
+  stage = await startStage({ linkConfigs, causeway: { env: faults.env } });
   story = await HistoryStory.begin(stage, random);
 });
 
@@ -61,19 +54,4 @@ test('R4, R6, R7, R8, R12: the history of a failover, the proxy killed in it, ke
 
 test('R11, R3, R4: killed when the shell has been made: nothing slips in, nothing is lost', async () => {
   await new CrashMatrix(stage, faults).life('steps', ['create.shell-created']);
-});
-
-test('R5, R6, R16: a walk over groups, ACLs, configs and topics on both sides keeps the rules', async (context) => {
-  context.diagnostic(random.describe());
-  const walk = new TaskWalk({ stage, random, prefix: uniqueName('walk') });
-  try {
-    await walk.createLink();
-    for (let steps = 0; steps < 25; steps++) await walk.step();
-    await walk.commitAtSource();
-    await walk.rest();
-    context.diagnostic(walk.done.join(', '));
-    assert.ok(walk.model.comparisons > 0, 'records were compared');
-  } finally {
-    await walk.close();
-  }
 });

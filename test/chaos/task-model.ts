@@ -26,6 +26,8 @@ export interface WalkTopic {
   readonly partitions: number;
   /** What was written at each offset of each partition, as long as nothing has cut it off. */
   readonly written: Map<number, string>[];
+  /** Below here the source has deleted records, by partition, and may have them again. */
+  readonly deletedBelow: number[];
   /** At the source; null when it is not set there. */
   retention: string | null;
   /** Somebody has set it at the destination, to this. */
@@ -50,7 +52,7 @@ export interface WalkGroup {
   own: readonly number[] | null;
   /** The source has it no more: the destination keeps what it has. */
   isDeletedAtSource: boolean;
-  /** The proxy was started anew since the group was last in step: a reset looks like a move. */
+  /** Restarted or deleted at the source since it was in step: a reset looks like a move. */
   isForgotten: boolean;
 }
 
@@ -279,7 +281,8 @@ export class TaskModel {
       if (written !== here.value) return `${both}, written was ${written}`;
     }
     if (!there) return null;
-    if (!here) return both;
+    // A broker that is killed may forget that it has deleted records; the mirror does not.
+    if (!here) return offset < (topic.deletedBelow[partition] ?? 0) ? null : both;
     const isSame = here.offset === there.offset && here.value === there.value;
     return isSame || here.offset < there.offset ? null : both;
   }

@@ -186,6 +186,7 @@ export class TaskWalk {
       name,
       partitions,
       written: Array.from({ length: partitions }, () => new Map<number, string>()),
+      deletedBelow: [],
       retention: null,
       editedTo: null,
       isPromoted: false,
@@ -246,6 +247,7 @@ export class TaskWalk {
       if (!(error instanceof Error && error.message.endsWith('error 44'))) throw error;
       return `no deletion in ${topic.name}`;
     }
+    topic.deletedBelow[partition] = Number(below);
     return `delete below ${below} in ${topic.name}-${partition}`;
   }
 
@@ -356,7 +358,8 @@ export class TaskWalk {
   async deleteGroupAtSource(): Promise<string> {
     const group = this.#group(['led', 'rival']);
     await deleteGroup(this.#stage.atSource, group.name);
-    if (group.atSource !== null) group.isDeletedAtSource = true;
+    if (group.atSource !== null)
+      Object.assign(group, { isDeletedAtSource: true, isForgotten: true });
     return `${group.name} deleted at the source`;
   }
 
