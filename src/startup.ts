@@ -44,7 +44,8 @@ export async function destinationClusterId(cluster: Cluster): Promise<string> {
   return clusterId;
 }
 
-async function exists(file: string): Promise<boolean> {
+/** What cannot be looked at is an error, never absent. */
+export async function exists(file: string): Promise<boolean> {
   try {
     await stat(file);
     return true;

@@ -3,7 +3,7 @@
 // in the way. Invariants: a directory goes only when it is the one that the state names, and no
 // process has it open; it goes after the state, so that a crash between leaves files and no lost
 // timeline.
-import { rm, stat } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import {
   identityFileName,
@@ -14,7 +14,7 @@ import { lockDirectory } from '../storage/disk/directory-lock.ts';
 import { nodeDisk } from '../storage/index.ts';
 import { connectDestination } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
-import { destinationClusterId, StartError } from './startup.ts';
+import { destinationClusterId, exists, StartError } from './startup.ts';
 import { previousFileName, snapshotFileName } from './state/snapshot.ts';
 import { type UninstallFindings, uninstallState } from './state/uninstall.ts';
 
@@ -72,8 +72,7 @@ async function claim(
   expected: Parameters<typeof judgeDirectory>[2],
 ): Promise<() => Promise<void>> {
   const keep = 'put it back, or say --keep-directory';
-  const found = await stat(directory).catch(() => null);
-  if (found === null) throw new StartError(`${directory} is not there: ${keep}`);
+  if (!(await exists(directory))) throw new StartError(`${directory} is not there: ${keep}`);
   const verdict = await judgeDirectory(nodeDisk, directory, expected);
   if (verdict.kind !== 'ours') {
     const why = verdict.kind === 'refused' ? verdict.error.message : `${directory} is empty`;

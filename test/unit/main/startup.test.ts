@@ -8,7 +8,7 @@ import { after, beforeEach, test } from 'node:test';
 import type { CausewayConfig } from '../../../src/config/config.ts';
 import { parseConfig } from '../../../src/config/load.ts';
 import { Events } from '../../../src/observe/events.ts';
-import { assertAlone, inspectDirectory, openStorage } from '../../../src/startup.ts';
+import { assertAlone, exists, inspectDirectory, openStorage } from '../../../src/startup.ts';
 import type { StorageRecord } from '../../../src/state/records.ts';
 import type { State, StateChange } from '../../../src/state/state.ts';
 import { formatIdentity, identityFileName } from '../../../storage/disk/directory-identity.ts';
@@ -171,4 +171,12 @@ test('a start ends before it takes the lease when the directory or a port is in 
   } finally {
     taken.close();
   }
+});
+
+test('a directory that could not be looked at was told to be absent by an uninstall', async () => {
+  const file = path.join(directory, 'file');
+  await writeFile(file, '');
+  assert.equal(await exists(file), true);
+  assert.equal(await exists(path.join(directory, 'none')), false);
+  await assert.rejects(exists(path.join(file, 'below')), { code: 'ENOTDIR' });
 });
