@@ -2,7 +2,7 @@
 // kind of error. Invariant: every failing answer has the body `{error_code, message}`, and the
 // message holds no secret and no stack.
 
-import { LinkError, type LinkErrorCode } from '../link/service.ts';
+import { LinkError, type LinkErrorCode } from '../link/link-error.ts';
 import type { Events } from '../observe/events.ts';
 import { scrubSecrets } from '../observe/scrub.ts';
 import { StateError } from '../state/state.ts';

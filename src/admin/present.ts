@@ -2,12 +2,12 @@
 // null. Lag that is UNKNOWN is -1 here (clients read the field as an integer, where null would
 // become a healthy 0); our own API under /causeway/v1 says null.
 import { isSensitiveSetting } from '../config/client-settings.ts';
-import {
-  LinkError,
-  type LinkStatus,
-  type MirrorCommandRow,
-  type MirrorStatus,
-  type PartitionStatus,
+import { LinkError } from '../link/link-error.ts';
+import type {
+  LinkStatus,
+  MirrorCommandRow,
+  MirrorStatus,
+  PartitionStatus,
 } from '../link/service.ts';
 import type { MirrorState } from '../state/records.ts';
 import { rowErrorCode } from './errors.ts';

@@ -3,8 +3,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
 import { didYouMean } from '../config/nearest.ts';
-import type { MirrorStatus } from '../link/service.ts';
-import { LinkError, type MirrorCommand } from '../link/service.ts';
+import { LinkError } from '../link/link-error.ts';
+import type { MirrorCommand, MirrorStatus } from '../link/service.ts';
 import { RequestError } from './errors.ts';
 import {
   mirrorStates,

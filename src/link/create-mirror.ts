@@ -14,10 +14,11 @@ import { newMirror } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
 import type { LinkRuntime } from './link.ts';
+import { LinkError } from './link-error.ts';
 import { checkTopicName } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { checkRecreatable } from './recreatable.ts';
-import { type CreateMirror, LinkError, type RecreateMirror } from './service.ts';
+import type { CreateMirror, RecreateMirror } from './service.ts';
 import {
   createShells,
   deleteShell,

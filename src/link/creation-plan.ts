@@ -7,7 +7,7 @@ import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.t
 import { originsOf } from '../gateway/mirror-origins.ts';
 import type { PendingCreation } from '../state/records.ts';
 import type { LinkRuntime } from './link.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 import { manyTopicConfigs } from './shell-topic.ts';
 import { earliestStart, manySourceStarts, type SourceStart } from './start-offset.ts';
 import { shellConfigs, syncedConfigs } from './topic-configs.ts';

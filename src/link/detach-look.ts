@@ -15,9 +15,10 @@ import { readTopicConfigs } from '../tasks/config-requests.ts';
 import { readTopicCommits } from '../tasks/group-shift.ts';
 import { firstNativeOffset, type NativeExtent, openNativeExtent } from '../timeline/timeline.ts';
 import { type Blocking, blocking } from './blocking.ts';
+import { LinkError } from './link-error.ts';
 import { fenceOf } from './mirror-statuses.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import { type DetachPartition, type DetachReport, LinkError, type MovedCommit } from './service.ts';
+import type { DetachPartition, DetachReport, MovedCommit } from './service.ts';
 import { countHidden, type HiddenRange } from './shell-topic.ts';
 import { policiesOf } from './topic-configs.ts';
 

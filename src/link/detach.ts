@@ -12,9 +12,10 @@ import { alterTopicConfigs, readTopicConfigs } from '../tasks/config-requests.ts
 import { moveCommits, type UnmovedGroup } from '../tasks/group-shift.ts';
 import type { LinkContext } from './context.ts';
 import { dropHidden, lookAtDetach } from './detach-look.ts';
+import { LinkError } from './link-error.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import { type DetachReport, type DetachRequest, LinkError } from './service.ts';
+import type { DetachReport, DetachRequest } from './service.ts';
 import type { TopicChanges } from './topic-changes.ts';
 import { isPinned, retentionOfTombstones } from './topic-configs.ts';
 

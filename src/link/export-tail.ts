@@ -6,7 +6,7 @@ import { openRecords } from '../../protocol/records.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import type { ReceiptTopic, TopicRecord } from '../state/records.ts';
 import { partitionKey } from './fetch-session.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 import {
   earliestTimestamp,
   fetchOnce,

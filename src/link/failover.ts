@@ -10,11 +10,11 @@ import { StateError } from '../state/state.ts';
 import { weighedChunks } from '../tasks/chunks.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
+import { LinkError } from './link-error.ts';
 import { lostEnds, replaceLost } from './lost-logs.ts';
 import { nextState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
-import { LinkError } from './service.ts';
 import type { WrittenShells } from './shell-topic.ts';
 import {
   appendAborts,

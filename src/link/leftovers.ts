@@ -6,7 +6,8 @@ import { describeAcl } from '../tasks/acls.ts';
 import { readTopicCommits } from '../tasks/group-shift.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
-import { type Leftover, LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
+import type { Leftover } from './service.ts';
 
 /** @throws ClusterError, LinkError DESTINATION_REFUSED when groups cannot be read */
 export async function listLeftovers(context: LinkContext): Promise<readonly Leftover[]> {

@@ -10,6 +10,7 @@ import type { Detach } from './detach.ts';
 import { readTail, type TailLine } from './export-tail.ts';
 import { listLeftovers } from './leftovers.ts';
 import type { LinkRuntime } from './link.ts';
+import { LinkError } from './link-error.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
 import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-commands.ts';
@@ -18,26 +19,25 @@ import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { isPromoting, type Promotions } from './promote.ts';
 import { recentWriters } from './recent-writers.ts';
-import {
-  type CreateLink,
-  type CreateMirror,
-  type DetachReport,
-  type DetachRequest,
-  type GroupStatus,
-  type HandoverRequest,
-  type HandoverStatus,
-  type Leftover,
-  LinkError,
-  type LinkService,
-  type LinkStatus,
-  type MirrorCommandRequest,
-  type MirrorCommandResult,
-  type MirrorStatus,
-  type RecentWriters,
-  type RecreateMirror,
-  type TaskPlan,
-  type VerifyRequest,
-  type VerifyStep,
+import type {
+  CreateLink,
+  CreateMirror,
+  DetachReport,
+  DetachRequest,
+  GroupStatus,
+  HandoverRequest,
+  HandoverStatus,
+  Leftover,
+  LinkService,
+  LinkStatus,
+  MirrorCommandRequest,
+  MirrorCommandResult,
+  MirrorStatus,
+  RecentWriters,
+  RecreateMirror,
+  TaskPlan,
+  VerifyRequest,
+  VerifyStep,
 } from './service.ts';
 import { deleteShell } from './shell-topic.ts';
 import { isFenced, type SourceFence, tellFenceLeft } from './source-fence.ts';

@@ -10,7 +10,7 @@ import {
 } from '../config/security-settings.ts';
 import { withoutProtocol } from '../config/values.ts';
 import { type GroupFilter, parseGroupFilters } from '../tasks/group-filters.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 import { boolean, filters, integer, list, refuse } from './setting-values.ts';
 import { earliestStart, startOffsetSetting, startTimestamp } from './start-offset.ts';
 import { parseSyncSettings, type SyncSettings, syncSettingDefaults } from './sync-settings.ts';

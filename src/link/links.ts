@@ -8,6 +8,7 @@ import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import type { LinkRecord } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
 import { LinkRuntime } from './link.ts';
+import { LinkError } from './link-error.ts';
 import {
   changedConfigs,
   checkLinkName,
@@ -15,7 +16,7 @@ import {
   parseLinkSettings,
 } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
-import { type CreateLink, LinkError } from './service.ts';
+import type { CreateLink } from './service.ts';
 import { messageOf, NameLocks } from './signal.ts';
 import type { TopicChanges } from './topic-changes.ts';
 

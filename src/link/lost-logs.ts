@@ -6,9 +6,9 @@ import { readTopicCommits } from '../tasks/group-shift.ts';
 import { lastExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import { partitionKey } from './fetch-session.ts';
+import { LinkError } from './link-error.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import type { ReceiptParts } from './receipt.ts';
-import { LinkError } from './service.ts';
 import type { LostEnds, SwitchTopic } from './switch.ts';
 
 /** @throws ClusterError; LinkError DESTINATION_REFUSED when the groups cannot be read */

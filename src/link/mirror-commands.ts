@@ -8,18 +8,14 @@ import type { ReceiptRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { Failover } from './failover.ts';
+import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
 import { nextState } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { isPromoting, type Promotions } from './promote.ts';
 import { hasSingleCopy, historyCopies, type ReceiptParts, receiptTopics } from './receipt.ts';
-import {
-  LinkError,
-  type MirrorCommandRequest,
-  type MirrorCommandResult,
-  type MirrorCommandRow,
-} from './service.ts';
+import type { MirrorCommandRequest, MirrorCommandResult, MirrorCommandRow } from './service.ts';
 import { forEachLimited } from './signal.ts';
 import type { SourceFence } from './source-fence.ts';
 import { measureSwitch } from './switch.ts';

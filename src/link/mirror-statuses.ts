@@ -5,12 +5,13 @@ import type { LinkTasks } from '../tasks/link-tasks.ts';
 import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
+import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
 import { shownState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import type { Promotions } from './promote.ts';
 import { hasSingleCopy } from './receipt.ts';
-import { LinkError, type MirrorStatus } from './service.ts';
+import type { MirrorStatus } from './service.ts';
 import { goneLink, mirrorStatus } from './status.ts';
 import type { SwitchedWatch } from './switched-watch.ts';
 

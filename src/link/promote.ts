@@ -10,10 +10,10 @@ import { StateError } from '../state/state.ts';
 import { type Blocking, blocking, withRemedy } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
+import type { LinkError } from './link-error.ts';
 import type { MirrorTopic, MirrorTopics, TopicPhase } from './mirror-topics.ts';
 import { openTransactions, SourceLooks, SourceQuiet, stillWriting } from './promotion-look.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
-import type { LinkError } from './service.ts';
 import { forEachLimited, messageOf, Signal } from './signal.ts';
 import type { SourceFence } from './source-fence.ts';
 import {

@@ -2,7 +2,7 @@
 // refuses to know how it is done. Invariant: a copy is given up only where its source is not what
 // was mirrored any more.
 import type { MirrorErrorCode, TopicRecord } from '../state/records.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 
 /** A new copy may take the place of the old one only where the source is not what was mirrored. */
 const recreatable: ReadonlySet<MirrorErrorCode> = new Set([

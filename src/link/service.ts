@@ -9,40 +9,8 @@ import type {
 } from '../state/records.ts';
 import type { Blocking } from './blocking.ts';
 import type { TailLine } from './export-tail.ts';
+import type { LinkError } from './link-error.ts';
 import type { WrittenShells } from './shell-topic.ts';
-
-export type LinkErrorCode =
-  | 'LINK_EXISTS'
-  | 'LINK_NOT_FOUND'
-  | 'LINK_IN_USE' // delete with live mirrors, without force
-  | 'MIRROR_NOT_FOUND'
-  | 'GROUP_NOT_FOUND'
-  | 'TOPIC_EXISTS'
-  | 'SOURCE_TOPIC_NOT_FOUND'
-  | 'SOURCE_UNREACHABLE'
-  | 'SOURCE_UNAUTHORIZED'
-  | 'LOOP' // the source topic came from the destination
-  | 'CLUSTER_ID_MISMATCH' // the source is not who it should be, or is the destination itself
-  | 'INVALID_CONFIG'
-  | 'INVALID_NAME'
-  | 'ILLEGAL_STATE' // the command is not allowed in the mirror's state
-  | 'ATOMIC_REFUSED' // fine by itself, but another topic of the same command is not
-  | 'NOT_OWNER'
-  | 'DESTINATION_REFUSED'
-  | 'STATE_UNAVAILABLE'
-  | 'IN_DOUBT'
-  | 'STORAGE_ERROR'
-  | 'NOT_SUPPORTED';
-
-export class LinkError extends Error {
-  readonly code: LinkErrorCode;
-
-  constructor(code: LinkErrorCode, message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = 'LinkError';
-    this.code = code;
-  }
-}
 
 export interface CreateLink {
   readonly name: string;

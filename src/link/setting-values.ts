@@ -1,6 +1,6 @@
 // How the text of a link setting becomes a value: checks that all settings share. Pure. Refuses to
 // know which settings there are. Invariant: what is refused is named, with what would be accepted.
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 
 const integerMax = 0x7fffffff;
 

@@ -29,7 +29,7 @@ import {
 } from '../cluster/apis.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import { partitionKey } from './fetch-session.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 import { forEachLimited } from './signal.ts';
 import { earliestTimestamp, fetchOnce, latestTimestamp, listOffsets } from './source-offsets.ts';
 import type { SourceConfig } from './topic-configs.ts';

@@ -15,7 +15,7 @@ import { TaskError } from '../tasks/sync-task.ts';
 import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
-import { LinkError } from './service.ts';
+import { LinkError } from './link-error.ts';
 import { messageOf, NameLocks, Signal } from './signal.ts';
 import type { TopicChanges } from './topic-changes.ts';
 

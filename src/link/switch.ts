@@ -12,8 +12,8 @@ import type { TopicRecord } from '../state/records.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import { lastExtent, nextEpoch, splice } from '../timeline/timeline.ts';
 import { partitionKey } from './fetch-session.ts';
+import { LinkError } from './link-error.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import { LinkError } from './service.ts';
 import { measureShells, type ShellPartition, type WrittenShells } from './shell-topic.ts';
 import { forEachLimited } from './signal.ts';
 

@@ -7,8 +7,8 @@ import { encodeRecord } from '../state/record-format.ts';
 import type { LostRange, MirrorError, StateRecord, TopicRecord } from '../state/records.ts';
 import { type State, type StateChange, StateError } from '../state/state.ts';
 import type { LinkClock } from './context.ts';
+import { LinkError } from './link-error.ts';
 import { type MirrorEvent, nextState } from './mirror-state.ts';
-import { LinkError } from './service.ts';
 import { NameLocks, Signal } from './signal.ts';
 
 const doubtPollMs = 50;

@@ -9,14 +9,10 @@ import { StorageError } from '../../storage/errors.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { partitionKey } from './fetch-session.ts';
+import { LinkError } from './link-error.ts';
 import { isMirror } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import {
-  LinkError,
-  type VerifyDifference,
-  type VerifyRequest,
-  type VerifyStep,
-} from './service.ts';
+import type { VerifyDifference, VerifyRequest, VerifyStep } from './service.ts';
 import { Signal } from './signal.ts';
 import { earliestTimestamp, fetchOnce, latestTimestamp, listOffsets } from './source-offsets.ts';
 

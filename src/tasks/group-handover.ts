@@ -5,7 +5,8 @@
 // source's group has no members and each of its offsets for mirrored topics is here, exactly; one
 // that is under way is on record before anybody waits, and a restart goes on with it.
 import type { LinkContext } from '../link/context.ts';
-import { type HandoverStatus, LinkError } from '../link/service.ts';
+import { LinkError } from '../link/link-error.ts';
+import type { HandoverStatus } from '../link/service.ts';
 import { Loop, messageOf } from '../link/signal.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import type { WaitingHandover } from '../state/records.ts';

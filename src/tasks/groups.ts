@@ -7,8 +7,9 @@
 import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
+import { LinkError } from '../link/link-error.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
-import { type GroupPosition, type GroupStatus, LinkError, type TaskPlan } from '../link/service.ts';
+import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
 import { brokerConfig } from '../link/shell-topic.ts';
 import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';

@@ -10,7 +10,7 @@ import {
 import { buildBatch, ErrorCode, errorName } from '../../protocol/index.ts';
 import { produceApi } from '../cluster/apis.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
-import { LinkError } from '../link/service.ts';
+import { LinkError } from '../link/link-error.ts';
 import { createShell } from '../link/shell-topic.ts';
 import { chunks } from './chunks.ts';
 import { readTopicConfigs } from './config-requests.ts';

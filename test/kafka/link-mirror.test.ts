@@ -2,7 +2,7 @@
 // log start moves, stopped loudly when the source is recreated, taken up after a restart.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { LinkError } from '../../src/link/service.ts';
+import { LinkError } from '../../src/link/link-error.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';

@@ -2,19 +2,19 @@
 // states that change, nothing of Kafka. Commands are recorded.
 
 import type { AdminServices } from '../../../src/admin/services.ts';
-import {
-  type CreateLink,
-  type CreateMirror,
-  type HandoverRequest,
-  type HandoverStatus,
-  LinkError,
-  type LinkService,
-  type LinkStatus,
-  type MirrorCommand,
-  type MirrorCommandRequest,
-  type MirrorCommandResult,
-  type MirrorStatus,
-  type PartitionStatus,
+import { LinkError } from '../../../src/link/link-error.ts';
+import type {
+  CreateLink,
+  CreateMirror,
+  HandoverRequest,
+  HandoverStatus,
+  LinkService,
+  LinkStatus,
+  MirrorCommand,
+  MirrorCommandRequest,
+  MirrorCommandResult,
+  MirrorStatus,
+  PartitionStatus,
 } from '../../../src/link/service.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { Health } from '../../../src/observe/health.ts';

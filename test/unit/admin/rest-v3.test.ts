@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, test } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { createAdminApp } from '../../../src/admin/server.ts';
-import { LinkError } from '../../../src/link/service.ts';
+import { LinkError } from '../../../src/link/link-error.ts';
 import {
   clusterId,
   type FakeServices,

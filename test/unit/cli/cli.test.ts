@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
-import { LinkError } from '../../../src/link/service.ts';
+import { LinkError } from '../../../src/link/link-error.ts';
 import { version } from '../../../src/version.ts';
 import { rootDirectory } from '../../helpers/repository.ts';
 import {

@@ -2,13 +2,13 @@
 // repeated.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { LinkError } from '../../../src/link/link-error.ts';
 import {
   changedConfigs,
   checkLinkName,
   linkSettingDefaults,
   parseLinkSettings,
 } from '../../../src/link/link-settings.ts';
-import { LinkError } from '../../../src/link/service.ts';
 
 const base = { 'bootstrap.servers': 'a:9092' };
 

@@ -4,7 +4,7 @@ import { afterEach, describe, test } from 'node:test';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
 import type { LinkContext } from '../../../src/link/context.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import { LinkError } from '../../../src/link/service.ts';
+import { LinkError } from '../../../src/link/link-error.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { BackOffs, backOffMs } from '../../../src/tasks/back-offs.ts';
 import {
