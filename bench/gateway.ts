@@ -8,8 +8,8 @@ import { certificateAuthority } from '../test/helpers/certificates.ts';
 import { startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { releasePorts, reservePorts } from '../test/helpers/ports.ts';
 import { openCluster } from '../test/helpers/raw-batches.ts';
-import { createTopic } from '../test/helpers/raw-writes.ts';
 import { rootDirectory } from '../test/helpers/repository.ts';
+import { createTopic } from '../test/helpers/topic-admin.ts';
 import { Child, cpuSeconds, residentBytes } from './child.ts';
 import { fetchRequest, LoadConnection, produceRequest } from './gateway-load.ts';
 import {

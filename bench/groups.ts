@@ -15,7 +15,7 @@ import { newMirror } from '../src/timeline/timeline.ts';
 import { counted } from '../test/helpers/counted-cluster.ts';
 import { type KafkaCluster, startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { openCluster } from '../test/helpers/raw-batches.ts';
-import { createTopic } from '../test/helpers/raw-writes.ts';
+import { createTopic } from '../test/helpers/topic-admin.ts';
 import { until } from '../test/helpers/wait.ts';
 import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
 

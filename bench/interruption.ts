@@ -13,7 +13,8 @@ import {
 } from '../test/helpers/foreign-clients.ts';
 import { type LinkedStage, startStage } from '../test/helpers/linked-stage.ts';
 import { command } from '../test/helpers/mirror-commands.ts';
-import { createTopic, write } from '../test/helpers/raw-writes.ts';
+import { write } from '../test/helpers/raw-writes.ts';
+import { createTopic } from '../test/helpers/topic-admin.ts';
 import { type BenchResult, type BenchRow, median, row } from './report.ts';
 
 const rounds = Number(process.env.CAUSEWAY_BENCH_ROUNDS ?? 5);

@@ -11,6 +11,7 @@ import type { PendingCreation, TopicRecord } from '../state/records.ts';
 import { isNeverMirrored } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
+import { topicConfigs } from './cluster-configs.ts';
 import type { LinkContext } from './context.ts';
 import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
 import type { LinkRuntime } from './link.ts';
@@ -19,14 +20,8 @@ import { checkTopicName } from './link-settings.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { checkRecreatable } from './recreatable.ts';
 import type { CreateMirror, RecreateMirror } from './service.ts';
-import {
-  createShells,
-  deleteShell,
-  existsAlready,
-  measureShells,
-  type NewShell,
-  topicConfigs,
-} from './shell-topic.ts';
+import { measureShells } from './shell-measure.ts';
+import { createShells, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
 import { forEachLimited, Signal } from './signal.ts';
 import { type SourceStart, startOffsetSetting, startTimestamp } from './start-offset.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';

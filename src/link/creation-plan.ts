@@ -2,13 +2,15 @@
 // may be mirrored, their configs, where each partition begins. Many topics by the same few
 // requests. Refuses to know shells and states, and changes nothing. Invariant: each topic that
 // was asked for has a plan or the reason why it has none; one topic's reason is never another's.
+
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import { originsOf } from '../gateway/mirror-origins.ts';
 import type { PendingCreation } from '../state/records.ts';
+import { manyTopicConfigs } from './cluster-configs.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
-import { manyTopicConfigs } from './shell-topic.ts';
 import { earliestStart, manySourceStarts, type SourceStart } from './start-offset.ts';
 import { shellConfigs, syncedConfigs } from './topic-configs.ts';
 
@@ -151,8 +153,8 @@ function usableTopic(topic: string, info: TopicInfo | undefined): TopicInfo | Li
   }
   if (info.errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
     const message =
-      `No right to describe source topic '${topic}'; grant it with kafka-acls --add ` +
-      `--topic '${topic}' --operation Read --operation DescribeConfigs`;
+      `No right to describe source topic '${topic}'; grant it with ` +
+      grantCommand({ topic }, 'Read', 'DescribeConfigs');
     return new LinkError('SOURCE_UNAUTHORIZED', message);
   }
   if (info.errorCode !== ErrorCode.NONE) {

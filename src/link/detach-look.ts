@@ -19,7 +19,7 @@ import { LinkError } from './link-error.ts';
 import { fenceOf } from './mirror-statuses.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { DetachPartition, DetachReport, MovedCommit } from './service.ts';
-import { countHidden, type HiddenRange } from './shell-topic.ts';
+import { countHidden, type HiddenRange } from './shell-measure.ts';
 import { policiesOf } from './topic-configs.ts';
 
 /** The state has them in one record, which must stay well below what a broker takes. */

@@ -15,7 +15,7 @@ import { lostEnds, replaceLost } from './lost-logs.ts';
 import { nextState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
-import type { WrittenShells } from './shell-topic.ts';
+import type { WrittenShells } from './shell-measure.ts';
 import {
   appendAborts,
   cutsOf,

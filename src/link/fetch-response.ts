@@ -3,6 +3,7 @@
 // Records are never decoded. Refuses to know sessions and loops. Invariants: one partition's
 // trouble touches no other; nothing is appended without a valid lease; a history that does not
 // continue ours is never mixed into it.
+
 import type { PartitionData } from '../../protocol/generated/fetch-response.ts';
 import {
   ErrorCode,
@@ -15,6 +16,7 @@ import {
   wholeBatches,
 } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { MirrorErrorCode } from '../state/records.ts';
 import type { LinkClock } from './context.ts';
 import { resolveOutOfRange } from './out-of-range.ts';
@@ -210,7 +212,7 @@ function onError(
   }
   const remedy =
     errorCode === ErrorCode.TOPIC_AUTHORIZATION_FAILED
-      ? `; grant it with kafka-acls --add --topic '${feed.sourceTopic}' --operation Read`
+      ? `; grant it with ${grantCommand({ topic: feed.sourceTopic }, 'Read')}`
       : '';
   const pauseMs = deniedErrors.has(errorCode) ? 2_000 : 100;
   feed.fail(`source answers ${name}${remedy}`, nowMs, pauseMs);

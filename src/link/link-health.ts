@@ -1,7 +1,9 @@
 // Whether a link's source answers, and if not, why, in Cluster Linking's names. Owns contact times;
 // refuses to know what was asked. Invariant: a lost source is told once when it is lost and once
 // when it is back.
+
 import { ClusterError } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkClock } from './context.ts';
 import { messageOf } from './signal.ts';
@@ -113,11 +115,11 @@ export class LinkHealth {
   }
 
   #denialMessage(): string {
-    const [first] = this.#denied;
+    const first = this.#denied[0] ?? '';
+    const command = grantCommand({ topic: first }, 'Read', 'Describe', 'DescribeConfigs');
     return (
       `our principal may not describe ${this.#denied.length} of ${this.#watchedCount} source ` +
-      `topics, '${first}' first: grant it with kafka-acls --add --topic '${first}' ` +
-      '--operation Read --operation Describe --operation DescribeConfigs'
+      `topics, '${first}' first: grant it with ${command}`
     );
   }
 

@@ -2,6 +2,7 @@
 // it: what an operator wants to hear before a failover of a source that lives. Owns the question
 // and what its answer leaves out; refuses to decide anything. Invariant: what could not be asked,
 // or may not be told, is a problem by name, never a topic without writers.
+
 import {
   createDescribeProducersRequest,
   createTopicRequest,
@@ -10,6 +11,7 @@ import type { PartitionResponse } from '../../protocol/generated/describe-produc
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { describeProducersApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkRuntime } from './link.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
 import type { RecentWriter, RecentWriters } from './service.ts';
@@ -172,7 +174,7 @@ function take(
 
 function refusal(sourceTopic: string, code: number): string {
   if (code !== ErrorCode.TOPIC_AUTHORIZATION_FAILED) return errorName(code);
-  const remedy = `kafka-acls --add --topic '${sourceTopic}' --operation Read`;
+  const remedy = grantCommand({ topic: sourceTopic }, 'Read');
   return `our principal may not see them; grant it at the source with ${remedy}`;
 }
 

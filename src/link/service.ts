@@ -10,7 +10,7 @@ import type {
 import type { Blocking } from './blocking.ts';
 import type { TailLine } from './export-tail.ts';
 import type { LinkError } from './link-error.ts';
-import type { WrittenShells } from './shell-topic.ts';
+import type { WrittenShells } from './shell-measure.ts';
 
 export interface CreateLink {
   readonly name: string;

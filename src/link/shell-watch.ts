@@ -10,7 +10,7 @@ import type { LinkContext } from './context.ts';
 import { LinkError } from './link-error.ts';
 import { isMirror } from './mirror-state.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
-import { measureShells } from './shell-topic.ts';
+import { measureShells } from './shell-measure.ts';
 import { Loop, messageOf } from './signal.ts';
 import { isFenced, tellFenceLeft } from './source-fence.ts';
 import { Lasting } from './source-watch.ts';

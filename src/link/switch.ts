@@ -14,7 +14,7 @@ import { lastExtent, nextEpoch, splice } from '../timeline/timeline.ts';
 import { partitionKey } from './fetch-session.ts';
 import { LinkError } from './link-error.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
-import { measureShells, type ShellPartition, type WrittenShells } from './shell-topic.ts';
+import { measureShells, type ShellPartition, type WrittenShells } from './shell-measure.ts';
 import { forEachLimited } from './signal.ts';
 
 const flushesInFlight = 64;

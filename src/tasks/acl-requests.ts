@@ -1,6 +1,7 @@
 // Reading, creating and deleting ACLs of one cluster. Owns the requests and their error codes;
 // refuses to know what is compared. Invariants: ACLs that could not be read are an error, never an
 // empty set; a deletion names one ACL exactly, never by a pattern that could match another.
+
 import {
   createAclCreation,
   createCreateAclsRequest,
@@ -13,6 +14,7 @@ import { createDescribeAclsRequest } from '../../protocol/generated/describe-acl
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { createAclsApi, deleteAclsApi, describeAclsApi } from '../cluster/apis.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { Acl } from '../state/records.ts';
 import type { AclFilter } from './acl-filters.ts';
 import type { TaskProblem } from './back-offs.ts';
@@ -28,12 +30,12 @@ export function aclProblem(code: number, detail: string | null, side: Side): Tas
     return { code: 'SECURITY_DISABLED_ERROR', message };
   }
   if (code === ErrorCode.CLUSTER_AUTHORIZATION_FAILED) {
-    const operation = side === 'source' ? 'Describe' : 'Describe --operation Alter';
+    const operations = side === 'source' ? ['Describe'] : ['Describe', 'Alter'];
     return {
       code: side === 'source' ? 'AUTHORIZATION_ERROR' : 'BROKER_AUTHORIZATION_ERROR',
       message:
         `our principal may not see or change ACLs of the ${side}: ` +
-        `grant it with kafka-acls --add --cluster --operation ${operation}`,
+        `grant it with ${grantCommand({ cluster: true }, ...operations)}`,
     };
   }
   const cause = `${errorName(code)}${detail ? `: ${detail}` : ''}`;

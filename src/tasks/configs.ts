@@ -3,8 +3,10 @@
 // Invariants: a topic that is not (or not any more) the mirror's own shell is never altered; the
 // lease is checked before each change; what the destination refuses is shown, tried again with
 // back-off, and stops neither the data nor other topics or keys.
+
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { Serial } from '../../storage/disk/serial.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { TaskPlan } from '../link/service.ts';
@@ -241,7 +243,9 @@ export class ConfigSync implements TaskWork {
     this.#refused.failed(keyOf(topic, change), {
       code: alterErrorCode(code),
       message: `The destination refuses ${what} of topic '${topic}': ${result?.message ?? code}${
-        remedies[code] ?? ''
+        code === ErrorCode.TOPIC_AUTHORIZATION_FAILED
+          ? `; grant it with ${grantCommand({ topic }, 'AlterConfigs')}`
+          : ''
       }`,
     });
   }
@@ -293,11 +297,6 @@ function actualConfigs(configs: readonly SourceConfig[]): ReadonlyMap<string, Ac
   );
 }
 
-const remedies: Readonly<Record<number, string>> = {
-  [ErrorCode.TOPIC_AUTHORIZATION_FAILED]:
-    '; grant it with kafka-acls --add --topic NAME --operation AlterConfigs',
-};
-
 function alterErrorCode(code: number): string {
   if (code === ErrorCode.POLICY_VIOLATION) return 'POLICY_VIOLATION_ERROR';
   if (code === ErrorCode.TOPIC_AUTHORIZATION_FAILED) return 'BROKER_AUTHORIZATION_ERROR';
@@ -315,9 +314,7 @@ function unreadable(
   if (code === ErrorCode.NONE || code === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return null;
   const isDenied = code === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
   const name = side === 'source' ? 'AUTHORIZATION_ERROR' : 'BROKER_AUTHORIZATION_ERROR';
-  const remedy = isDenied
-    ? `; grant it with kafka-acls --add --topic '${topic}' --operation DescribeConfigs`
-    : '';
+  const remedy = isDenied ? `; grant it with ${grantCommand({ topic }, 'DescribeConfigs')}` : '';
   return {
     code: isDenied ? name : 'INTERNAL_ERROR',
     message:

@@ -3,7 +3,9 @@
 // refuses to know the destination's offsets. Invariants: a group that could not be read is a
 // problem, never a group without offsets; offsets of another topic under a mirror's source name
 // are never taken for the mirror's.
+
 import { ErrorCode, errorName, zeroUuid } from '../../protocol/index.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
@@ -232,9 +234,7 @@ function readProblem(group: string, code: number): TaskProblem {
     return { code: 'GROUP_OFFSETS_UNSTABLE', message };
   }
   const isDenied = code === ErrorCode.GROUP_AUTHORIZATION_FAILED;
-  const remedy = isDenied
-    ? `; grant it with kafka-acls --add --group '${group}' --operation Describe`
-    : '';
+  const remedy = isDenied ? `; grant it with ${grantCommand({ group }, 'Describe')}` : '';
   return {
     code: isDenied ? 'AUTHORIZATION_ERROR' : 'INTERNAL_ERROR',
     message:

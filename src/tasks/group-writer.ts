@@ -2,7 +2,9 @@
 // commits, reads back, and keeps what was written last and why a group is left alone. Refuses to
 // know sources. Invariants: no request that changes something without a valid lease; the offsets
 // compared with are at most 100 ms old; a live group is named and not tried again for a while.
+
 import { ErrorCode, errorName } from '../../protocol/index.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import { forEachLimited } from '../link/signal.ts';
 import type { TaskProblem } from './back-offs.ts';
@@ -385,9 +387,9 @@ function refusal(
   const name = errorName(code);
   let remedy = '';
   if (code === ErrorCode.GROUP_AUTHORIZATION_FAILED) {
-    remedy = `; grant it with kafka-acls --add --group '${group}' --operation Read`;
-  } else if (code === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
-    remedy = `; grant it with kafka-acls --add --topic '${topic}' --operation Read`;
+    remedy = `; grant it with ${grantCommand({ group }, 'Read')}`;
+  } else if (code === ErrorCode.TOPIC_AUTHORIZATION_FAILED && topic !== undefined) {
+    remedy = `; grant it with ${grantCommand({ topic }, 'Read')}`;
   }
   return {
     code: remedy === '' ? 'INTERNAL_ERROR' : 'BROKER_AUTHORIZATION_ERROR',

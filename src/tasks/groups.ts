@@ -5,12 +5,12 @@
 // end, nor to a live group; one writer at a time, but reading the source, which may hang, holds up
 // nobody.
 import { Serial } from '../../storage/disk/serial.ts';
+import { brokerConfig } from '../link/cluster-configs.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
 import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
-import { brokerConfig } from '../link/shell-topic.ts';
 import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
 import type { TopicChanges } from '../link/topic-changes.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';

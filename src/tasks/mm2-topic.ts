@@ -2,6 +2,7 @@
 // creation and writing to it; refuses to know what is written. Invariants (R16): a topic of the
 // name that is not compacted, or has more partitions, is somebody else's and is not written to;
 // nothing is sent without the caller's leave, asked before each request that changes something.
+
 import {
   createPartitionProduceData,
   createProduceRequest,
@@ -10,6 +11,7 @@ import {
 import { buildBatch, ErrorCode, errorName } from '../../protocol/index.ts';
 import { produceApi } from '../cluster/apis.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import { LinkError } from '../link/link-error.ts';
 import { createShell } from '../link/shell-topic.ts';
 import { chunks } from './chunks.ts';
@@ -121,9 +123,9 @@ export class Mm2Topic {
     const { name, side } = this.#parts;
     const isDenied = code === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
     const denied = side === 'source' ? 'AUTHORIZATION_ERROR' : 'BROKER_AUTHORIZATION_ERROR';
-    const operations = '--operation Create --operation Write --operation DescribeConfigs';
+    const operations = ['Create', 'Write', 'DescribeConfigs'];
     const remedy = isDenied
-      ? `; grant it with kafka-acls --add --topic '${name}' ${operations}`
+      ? `; grant it with ${grantCommand({ topic: name }, ...operations)}`
       : '';
     return new TaskError(
       isDenied ? denied : 'INTERNAL_ERROR',

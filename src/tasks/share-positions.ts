@@ -4,6 +4,7 @@
 // refuses to know other kinds of groups. Invariants: it is read every half minute and before a
 // promotion, and written only when it has changed; what could not be read keeps its last value; no
 // trouble with it ever stands in the way of a promotion.
+
 import {
   createDescribeShareGroupOffsetsRequest,
   createDescribeShareGroupOffsetsRequestGroup,
@@ -12,6 +13,7 @@ import type { DescribeShareGroupOffsetsResponseGroup } from '../../protocol/gene
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { describeShareGroupOffsetsApi } from '../cluster/apis.ts';
 import { ClusterError } from '../cluster/cluster.ts';
+import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { GroupStatus } from '../link/service.ts';
@@ -41,9 +43,7 @@ function problem(message: string, code = 'INTERNAL_ERROR'): TaskProblem {
 
 function refusal({ groupId, errorCode }: DescribeShareGroupOffsetsResponseGroup): TaskProblem {
   const isDenied = errorCode === ErrorCode.GROUP_AUTHORIZATION_FAILED;
-  const remedy = isDenied
-    ? `; grant it with kafka-acls --add --group '${groupId}' --operation Describe`
-    : '';
+  const remedy = isDenied ? `; grant it with ${grantCommand({ group: groupId }, 'Describe')}` : '';
   return problem(
     `share group '${groupId}' cannot be read at the source: ${errorName(errorCode)}${remedy}`,
     isDenied ? 'AUTHORIZATION_ERROR' : 'INTERNAL_ERROR',

@@ -24,13 +24,8 @@ import {
   receiptsOf,
   type Switched,
 } from '../helpers/mirror-commands.ts';
-import {
-  createTopic,
-  endTransaction,
-  newProducer,
-  startTransaction,
-  write,
-} from '../helpers/raw-writes.ts';
+import { endTransaction, newProducer, startTransaction, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { GiveUp, until } from '../helpers/wait.ts';
 import { RawReader, RawWriter } from './raw-clients.ts';
 

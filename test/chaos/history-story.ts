@@ -17,7 +17,6 @@ import { type LogRecord, readLog } from '../helpers/log-records.ts';
 import { command, mirrorView, receiptsOf, type Switched } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import {
-  createTopic,
   endTransaction,
   newProducer,
   type Producer,
@@ -25,6 +24,7 @@ import {
   write,
 } from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 import { HistoryReader } from './history-readers.ts';
 import { HistoryWriter, type WriterPlan } from './history-writers.ts';

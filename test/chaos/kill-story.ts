@@ -13,15 +13,9 @@ import { ClusterError } from '../../src/cluster/cluster.ts';
 import { compareTopic, type LinkedStage, offsets } from '../helpers/linked-stage.ts';
 import { command, mirrorView, receiptsOf, type Switched } from '../helpers/mirror-commands.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
-import {
-  createTopic,
-  newProducer,
-  startTransaction,
-  tryWrite,
-  values,
-  write,
-} from '../helpers/raw-writes.ts';
+import { newProducer, startTransaction, tryWrite, values, write } from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 /**

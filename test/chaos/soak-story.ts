@@ -12,8 +12,8 @@ import { openRecords } from '../../protocol/records.ts';
 import { type LinkedStage, offsets } from '../helpers/linked-stage.ts';
 import { mirrorView } from '../helpers/mirror-commands.ts';
 import { firstDifference, type RawBatch, readBatches } from '../helpers/raw-batches.ts';
-import { createTopic, deleteRecordsBelow } from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 import { SoakWriters } from './soak-writers.ts';
 
@@ -157,7 +157,7 @@ export class SoakStory {
       await until(
         `a higher start of ${key}`,
         async () => {
-          await deleteRecordsBelow(this.#stage.atSource, name, partition, end);
+          await deleteRecords(this.#stage.atSource, name, partition, end);
           return true;
         },
         patient,

@@ -10,6 +10,7 @@ import { buildBatch } from '../../protocol/index.ts';
 import { ClusterError } from '../../src/cluster/cluster.ts';
 import { type ForeignProducer, startProducer } from '../helpers/foreign-clients.ts';
 import type { LinkedStage } from '../helpers/linked-stage.ts';
+import { produceBatch } from '../helpers/own-producer.ts';
 import {
   endTransaction,
   newProducer,
@@ -20,7 +21,6 @@ import {
 } from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { until } from '../helpers/wait.ts';
-import { produceBatch } from '../kafka/link-fixture.ts';
 
 interface Written {
   readonly name: string;

@@ -18,8 +18,6 @@ import { type LinkedStage, offsets } from '../helpers/linked-stage.ts';
 import { command } from '../helpers/mirror-commands.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import {
-  createTopic,
-  deleteRecordsBelow,
   endTransaction,
   newProducer,
   startTransaction,
@@ -27,6 +25,7 @@ import {
   write,
 } from '../helpers/raw-writes.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 import {
   retention,
@@ -241,7 +240,7 @@ export class TaskWalk {
     const [start, end] = await this.#range(topic.name, partition);
     const below = start + BigInt(this.#random.below(1 + Number(end - start) / 2));
     try {
-      await deleteRecordsBelow(this.#stage.atSource, topic.name, partition, below);
+      await deleteRecords(this.#stage.atSource, topic.name, partition, below);
     } catch (error) {
       // A topic that is only compacted refuses it.
       if (!(error instanceof Error && error.message.endsWith('error 44'))) throw error;

@@ -19,7 +19,8 @@ import type { KafkaVersion } from '../helpers/kafka-jars.ts';
 import { type LinkedStage, linkName } from '../helpers/linked-stage.ts';
 import { readLog } from '../helpers/log-records.ts';
 import { command } from '../helpers/mirror-commands.ts';
-import { createTopic, write } from '../helpers/raw-writes.ts';
+import { write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 export type Disaster = 'killed' | 'hangs';

@@ -1,16 +1,10 @@
 // Writing with our own client: batches made by hand, with or without a producer id or a
-// transaction, and the few admin calls that tests need. For sources, destinations and the proxy
-// alike.
+// transaction. For sources, destinations and the proxy alike.
 //
 // Owns: building the requests. Knows nothing of retries: error codes are handed back as they came.
 // Invariant: a batch is sent once; an answer that never came is a rejection, never a guess.
 
 import { createAddPartitionsToTxnRequest } from '../../protocol/generated/add-partitions-to-txn-request.ts';
-import {
-  createCreatableTopic,
-  createCreateTopicsRequest,
-} from '../../protocol/generated/create-topics-request.ts';
-import { createDeleteRecordsRequest } from '../../protocol/generated/delete-records-request.ts';
 import { createEndTxnRequest } from '../../protocol/generated/end-txn-request.ts';
 import { createInitProducerIdRequest } from '../../protocol/generated/init-producer-id-request.ts';
 import {
@@ -22,14 +16,12 @@ import {
 import { buildBatch } from '../../protocol/index.ts';
 import {
   addPartitionsToTxnApi,
-  createTopicsApi,
-  deleteRecordsApi,
   endTxnApi,
   initProducerIdApi,
   produceApi,
 } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
-import { listOffset } from './raw-batches.ts';
+import { leaderOf } from './topic-admin.ts';
 import { until } from './wait.ts';
 
 export interface Producer {
@@ -83,11 +75,6 @@ export function produceRequest(
   });
 }
 
-async function leader(cluster: Cluster, topic: string, partition: number): Promise<number> {
-  const info = (await cluster.metadata([topic])).topics.get(topic);
-  return info?.partitions.find((one) => one.partition === partition)?.leaderId ?? -1;
-}
-
 /** One batch; resolves with the answer, also with an error code. */
 export async function tryWrite(
   cluster: Cluster,
@@ -96,7 +83,7 @@ export async function tryWrite(
   values: readonly string[],
   writing: Writing = {},
 ): Promise<Written> {
-  const nodeId = writing.nodeId ?? (await leader(cluster, topic, partition));
+  const nodeId = writing.nodeId ?? (await leaderOf(cluster, topic, partition));
   const request = produceRequest(topic, partition, values, writing);
   const answer = await cluster.send({ kind: 'node', nodeId }, produceApi, request);
   const found = answer.responses[0]?.partitionResponses[0];
@@ -200,63 +187,4 @@ export async function endTransaction(
   const target = { kind: 'transaction', transactionalId } as const;
   const { errorCode } = await cluster.send(target, endTxnApi, request);
   if (errorCode !== 0) throw new Error(`EndTxn: error ${errorCode}`);
-}
-
-export interface NewTopic {
-  readonly partitions?: number;
-  readonly replication?: number;
-  readonly configs?: Readonly<Record<string, string>>;
-}
-
-/** Resolves when every partition has a leader that knows of it. */
-export async function createTopic(
-  cluster: Cluster,
-  name: string,
-  { partitions = 1, replication = 1, configs = {} }: NewTopic = {},
-): Promise<void> {
-  const topic = createCreatableTopic({
-    name,
-    numPartitions: partitions,
-    replicationFactor: replication,
-    configs: Object.entries(configs).map(([key, value]) => ({
-      name: key,
-      value,
-      unknownTags: undefined,
-    })),
-  });
-  const request = createCreateTopicsRequest({ topics: [topic], timeoutMs: 20_000 });
-  const answer = await cluster.send({ kind: 'controller' }, createTopicsApi, request);
-  const result = answer.topics[0];
-  if (result?.errorCode !== 0) {
-    throw new Error(`CreateTopics of ${name}: ${result?.errorCode} ${result?.errorMessage}`);
-  }
-  await until(`leaders of ${name}`, async () => {
-    const info = (await cluster.metadata([name])).topics.get(name);
-    for (const { partition } of info?.partitions ?? []) {
-      await listOffset(cluster, name, partition, -1n);
-    }
-    return info?.partitions.length === partitions;
-  });
-}
-
-export async function deleteRecordsBelow(
-  cluster: Cluster,
-  topic: string,
-  partition: number,
-  offset: bigint,
-): Promise<void> {
-  const request = createDeleteRecordsRequest({
-    topics: [
-      {
-        name: topic,
-        partitions: [{ partitionIndex: partition, offset, unknownTags: undefined }],
-        unknownTags: undefined,
-      },
-    ],
-    timeoutMs: 10_000,
-  });
-  const nodeId = await leader(cluster, topic, partition);
-  const answer = await cluster.send({ kind: 'node', nodeId }, deleteRecordsApi, request);
-  const code = answer.topics[0]?.partitions[0]?.errorCode;
-  if (code !== 0) throw new Error(`DeleteRecords of ${topic}-${partition}: error ${code}`);
 }

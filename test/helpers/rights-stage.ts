@@ -22,8 +22,9 @@ import {
   startGuardedCluster,
 } from './minimal-rights.ts';
 import { openCluster } from './raw-batches.ts';
-import { createTopic, values, write } from './raw-writes.ts';
+import { values, write } from './raw-writes.ts';
 import { securedAddress } from './secured-clusters.ts';
+import { createTopic } from './topic-admin.ts';
 import { until } from './wait.ts';
 
 const names = { link: 'dr', topicPrefix: 't.', groupPrefix: 'g.', principal: 'User:causeway' };

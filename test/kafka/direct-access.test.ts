@@ -14,8 +14,6 @@ import { mirrorView, stopMirroring, waitForState } from '../helpers/mirror-comma
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
 import {
-  createTopic,
-  deleteRecordsBelow,
   endTransaction,
   newProducer,
   startTransaction,
@@ -24,6 +22,7 @@ import {
   write,
 } from '../helpers/raw-writes.ts';
 import { rootDirectory } from '../helpers/repository.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const copied = 10;
@@ -160,15 +159,15 @@ const checks: Readonly<Record<string, Check>> = {
   },
   'delete records below an offset': {
     ordinary: async () => {
-      await deleteRecordsBelow(stage.atDestination, 'o-cut', 0, 3n);
+      await deleteRecords(stage.atDestination, 'o-cut', 0, 3n);
       assert.deepEqual(await offsets(stage.atProxy, 'o-cut', -2n), [3n]);
     },
     mirrored: async () => {
-      await assert.rejects(deleteRecordsBelow(stage.atDestination, 'm-read', 0, 3n), /error 1$/);
+      await assert.rejects(deleteRecords(stage.atDestination, 'm-read', 0, 3n), /error 1$/);
       assert.equal(await countOf('atProxy', 'm-read'), copied);
     },
     promoted: async () => {
-      await deleteRecordsBelow(stage.atDestination, 'p-cut', 0, 3n);
+      await deleteRecords(stage.atDestination, 'p-cut', 0, 3n);
       assert.deepEqual(await offsets(stage.atProxy, 'p-cut', -2n), [0n]);
       assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, 3n)).errorCode, 0);
       assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, BigInt(copied))).errorCode, 1);

@@ -5,18 +5,13 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { isControl, readBatchHeader } from '../../protocol/index.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { cleanedOften, KeyedTopic } from './keyed-topic.ts';
-import {
-  createTopic,
-  deleteRecords,
-  LinkWorld,
-  lostRanges,
-  produce,
-  Transaction,
-} from './link-fixture.ts';
+import { LinkWorld, lostRanges } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

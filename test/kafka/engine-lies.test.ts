@@ -6,9 +6,11 @@ import { after, before, test } from 'node:test';
 import { patchBatch } from '../../protocol/index.ts';
 import { fetchOnce } from '../../src/link/source-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produceBatch } from '../helpers/own-producer.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produceBatch } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 import { type Lie, LyingSource } from './lying-source.ts';
 
 let kafka: KafkaCluster;

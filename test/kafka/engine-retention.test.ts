@@ -11,9 +11,11 @@ import { incrementalAlterConfigsApi } from '../../src/cluster/apis.ts';
 import type { Disk, DiskSpace } from '../../storage/index.ts';
 import { nodeDisk } from '../../storage/index.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce } from '../helpers/own-producer.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { readAll } from '../unit/storage/fixtures.ts';
-import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -9,8 +9,10 @@ import { readBatchHeader } from '../../protocol/record-batch.ts';
 import type { VerifyStep } from '../../src/link/service.ts';
 import { javaTool } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

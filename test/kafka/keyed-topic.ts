@@ -9,9 +9,10 @@ import { buildBatch, forEachBatch } from '../../protocol/index.ts';
 import { openRecords } from '../../protocol/records.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
+import { produceBatch } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
-import { createTopic, produceBatch } from './link-fixture.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 
 const recordsPerBatch = 20;
 

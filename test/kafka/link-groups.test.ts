@@ -6,8 +6,10 @@ import { Kafka, logLevel } from 'kafkajs';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { CoordinatorMap, commitGroup, readGroups } from '../../src/tasks/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce } from '../helpers/own-producer.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -10,9 +10,10 @@ import {
 } from '../../protocol/generated/create-topics-request.ts';
 import { createTopicsApi } from '../../src/cluster/apis.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld, produce } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

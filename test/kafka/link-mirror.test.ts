@@ -4,18 +4,11 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { LinkError } from '../../src/link/link-error.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { createTopic, deleteRecords, deleteTopic, growTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import {
-  createTopic,
-  deleteRecords,
-  deleteTopic,
-  growTopic,
-  LinkWorld,
-  lostRanges,
-  produce,
-  Transaction,
-} from './link-fixture.ts';
+import { LinkWorld, lostRanges } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -6,9 +6,11 @@ import { readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce } from '../helpers/own-producer.ts';
 import { SwitchedRelay } from '../helpers/switched-relay.ts';
+import { createTopic, deleteRecords, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, deleteRecords, deleteTopic, LinkWorld, produce } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -5,8 +5,10 @@ import { after, before, describe, test } from 'node:test';
 import { forEachBatch, isControl, readControlType } from '../../protocol/index.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -5,7 +5,8 @@ import { createServer, type Server } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { type CausewayProcess, prepareCauseway } from '../helpers/causeway-process.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 interface MirrorAnswer {

@@ -10,8 +10,6 @@ import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { RawConnection } from '../helpers/raw-connection.ts';
 import { addressRequests, orderedJobs } from '../helpers/raw-requests.ts';
 import {
-  createTopic,
-  deleteRecordsBelow,
   endTransaction,
   newProducer,
   startTransaction,
@@ -19,6 +17,7 @@ import {
   write,
 } from '../helpers/raw-writes.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 
 const compressions = ['gzip', 'snappy', 'lz4', 'zstd'] as const;
 
@@ -63,7 +62,7 @@ describe('copies, addresses and order', { timeout: 180_000 }, () => {
     );
     await fill('plain', 3, 'early');
     // A log that no longer begins at 0, in the middle of a batch.
-    await deleteRecordsBelow(atSource, 'plain', 1, 5n);
+    await deleteRecords(atSource, 'plain', 1, 5n);
     for (const name of compressions) await fill(name, 1, 'early');
     for (const name of topics) await stage.mirror(name);
     for (const name of compressions) await fill(name, 1, 'late');

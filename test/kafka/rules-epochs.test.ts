@@ -9,7 +9,8 @@ import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchRequest } from '../helpers/raw-requests.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const topic = 'epochs';

@@ -15,13 +15,13 @@ import { mirrorView, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
 import {
-  createTopic,
   endTransaction,
   newProducer,
   startTransaction,
   values,
   write,
 } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 interface Handovers {

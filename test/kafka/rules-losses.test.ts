@@ -16,13 +16,8 @@ import { readLog } from '../helpers/log-records.ts';
 import { receiptsOf, type Switched, stopMirroring } from '../helpers/mirror-commands.ts';
 import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { answersFor, fetchAt, listAt } from '../helpers/raw-reads.ts';
-import {
-  createTopic,
-  newProducer,
-  startTransaction,
-  values,
-  write,
-} from '../helpers/raw-writes.ts';
+import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const storageError = 56;

@@ -15,7 +15,8 @@ import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.t
 import { stateRecords, stopMirroring } from '../helpers/mirror-commands.ts';
 import { openCluster, readBatches } from '../helpers/raw-batches.ts';
 import { answersFor } from '../helpers/raw-reads.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const stateTopic = '__causeway_state';

@@ -12,7 +12,6 @@ import { command, mirrorView, stopMirroring, waitForState } from '../helpers/mir
 import { readBatches } from '../helpers/raw-batches.ts';
 import { RawConnection } from '../helpers/raw-connection.ts';
 import {
-  createTopic,
   endTransaction,
   newProducer,
   type Producer,
@@ -22,6 +21,7 @@ import {
   values,
   write,
 } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const policyViolation = 44;

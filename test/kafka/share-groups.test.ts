@@ -15,13 +15,13 @@ import {
 } from '../helpers/mirror-commands.ts';
 import {
   addToTransaction,
-  createTopic,
   endTransaction,
   newProducer,
   startTransaction,
   values,
   write,
 } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const topic = 'shared';

@@ -14,14 +14,9 @@ import { readBatchHeader, readControlType } from '../../protocol/index.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
 import { command, receiptsOf, stopMirroring, waitForState } from '../helpers/mirror-commands.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
-import {
-  createTopic,
-  newProducer,
-  startTransaction,
-  values,
-  write,
-} from '../helpers/raw-writes.ts';
+import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
 import { rootDirectory } from '../helpers/repository.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 let stage: LinkedStage;

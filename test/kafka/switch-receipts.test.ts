@@ -7,8 +7,10 @@ import type { TailLine } from '../../src/link/export-tail.ts';
 import type { TopicRecord } from '../../src/state/records.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

@@ -12,9 +12,9 @@ import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.t
 import { command, mirrorView, post, stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt, listAt } from '../helpers/raw-reads.ts';
-import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic, deleteRecords, growTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
-import { growTopic } from './link-fixture.ts';
 
 const outOfRange = 1;
 let stage: LinkedStage;
@@ -77,20 +77,20 @@ test('a log start above zero stays, and DeleteRecords moves it up to S and beyon
   const topic = 'starts';
   await createTopic(atSource, topic);
   for (const label of ['a', 'b', 'c']) await write(atSource, topic, 0, values(label, 2));
-  await deleteRecordsBelow(atSource, topic, 0, 2n);
+  await deleteRecords(atSource, topic, 0, 2n);
   await stage.mirror(topic);
   await stage.caughtUp(topic);
   await stopMirroring(stage.causeway, 'promote', topic);
   for (const label of ['d', 'e']) await write(atProxy, topic, 0, values(label, 2));
   assert.deepEqual(await baseOffsets(topic, 0), [2n, 4n, 6n, 8n]);
   // Whole or not at all: what is left of the copy would have to be the source's own log start.
-  await assert.rejects(deleteRecordsBelow(atProxy, topic, 0, 4n), /error 44/);
+  await assert.rejects(deleteRecords(atProxy, topic, 0, 4n), /error 44/);
   assert.deepEqual(await baseOffsets(topic, 0), [2n, 4n, 6n, 8n]);
   for (const [below, left] of [
     [6n, [6n, 8n]],
     [8n, [8n]],
   ] as const) {
-    await deleteRecordsBelow(atProxy, topic, 0, below);
+    await deleteRecords(atProxy, topic, 0, below);
     assert.deepEqual(await offsets(atProxy, topic, -2n), [below]);
     assert.deepEqual(await baseOffsets(topic, 0), left);
     const { errorCode } = await fetchAt(atProxy, topic, 0, below - 1n);

@@ -10,9 +10,11 @@ import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { anyAcl } from '../../src/tasks/acl-filters.ts';
 import { createAcls, deleteAcls, readAcls } from '../../src/tasks/acl-requests.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce, Transaction } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

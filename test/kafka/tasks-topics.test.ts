@@ -11,9 +11,11 @@ import { createAcls, deleteAcls } from '../../src/tasks/acl-requests.ts';
 import { readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce, produceBatch } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, LinkWorld, produce, produceBatch } from './link-fixture.ts';
+import { LinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

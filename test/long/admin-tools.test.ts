@@ -10,7 +10,8 @@ import { after, before, describe, test } from 'node:test';
 import { type JavaToolName, JavaTools } from '../helpers/java-tools.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 type Kind = 'ordinary' | 'mirrored' | 'promoted';

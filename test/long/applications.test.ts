@@ -9,8 +9,9 @@ import { test } from 'node:test';
 import { type ForeignConsumer, startConsumer } from '../helpers/foreign-clients.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 import {
   type Application,

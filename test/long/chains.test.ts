@@ -17,13 +17,13 @@ import {
 } from '../helpers/mirror-commands.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import {
-  createTopic,
   endTransaction,
   newProducer,
   startTransaction,
   values,
   write,
 } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 
 let stage: LinkedStage;
 let third: KafkaCluster;

@@ -9,7 +9,8 @@ import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.t
 import { compareTopic } from '../helpers/linked-stage.ts';
 import { post, waitForState } from '../helpers/mirror-commands.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 
 interface Site {

@@ -4,7 +4,8 @@ import { after, before, test } from 'node:test';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, linkName, startStage } from '../helpers/linked-stage.ts';
 import { askMirrorClient } from '../helpers/mirror-client.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const topic = 'checked';

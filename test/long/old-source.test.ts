@@ -3,9 +3,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { produce } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { createTopic, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { createTopic, deleteTopic, LinkWorld, produce } from '../kafka/link-fixture.ts';
+import { LinkWorld } from '../kafka/link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;

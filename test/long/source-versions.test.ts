@@ -19,9 +19,9 @@ import { compareTopic, type LinkedStage, startStage } from '../helpers/linked-st
 import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
-import { createTopic, deleteRecordsBelow, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
+import { createTopic, deleteRecords, growTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
-import { growTopic } from '../kafka/link-fixture.ts';
 
 const plain = 'matrix-plain';
 const compacted = 'matrix-compacted';
@@ -261,7 +261,7 @@ for (const version of wantedVersions()) {
       await waitForGaps(stage);
       for (const problem of await createAcls(atSource, [readByApp])) assert.equal(problem, null);
       await produceAll(stage, 'before');
-      await deleteRecordsBelow(atSource, plain, 0, 3n);
+      await deleteRecords(atSource, plain, 0, 3n);
       for (const topic of topics) await stage.mirror(topic);
       await assertSame(stage);
       await grows(stage);

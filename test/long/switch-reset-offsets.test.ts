@@ -5,7 +5,8 @@ import { after, before, test } from 'node:test';
 import { javaTool } from '../helpers/java-tools.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
-import { createTopic, write } from '../helpers/raw-writes.ts';
+import { write } from '../helpers/raw-writes.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 
 const topic = 'orders';
 let stage: LinkedStage;

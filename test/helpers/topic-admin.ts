@@ -1,0 +1,115 @@
+// Topics of a test, made and changed by admin calls of our own client. Each call ends in an
+// assertion when the cluster refuses it.
+import assert from 'node:assert/strict';
+import {
+  createCreatePartitionsRequest,
+  createCreatePartitionsTopic,
+} from '../../protocol/generated/create-partitions-request.ts';
+import {
+  createCreatableTopic,
+  createCreatableTopicConfig,
+  createCreateTopicsRequest,
+} from '../../protocol/generated/create-topics-request.ts';
+import {
+  createDeleteRecordsPartition,
+  createDeleteRecordsRequest,
+  createDeleteRecordsTopic,
+} from '../../protocol/generated/delete-records-request.ts';
+import { createDeleteTopicsRequest } from '../../protocol/generated/delete-topics-request.ts';
+import {
+  createPartitionsApi,
+  createTopicsApi,
+  deleteRecordsApi,
+  deleteTopicsApi,
+} from '../../src/cluster/apis.ts';
+import type { Cluster } from '../../src/cluster/cluster.ts';
+import { listOffset } from './raw-batches.ts';
+import { until } from './wait.ts';
+
+export interface NewTopic {
+  readonly partitions?: number;
+  readonly replication?: number;
+  readonly configs?: Readonly<Record<string, string>>;
+}
+
+/** Resolves when every partition has a leader that knows of it. */
+export async function createTopic(
+  cluster: Cluster,
+  name: string,
+  { partitions = 1, replication = 1, configs = {} }: NewTopic = {},
+): Promise<void> {
+  const topic = createCreatableTopic({
+    name,
+    numPartitions: partitions,
+    replicationFactor: replication,
+    configs: Object.entries(configs).map(([key, value]) =>
+      createCreatableTopicConfig({ name: key, value }),
+    ),
+  });
+  const request = createCreateTopicsRequest({ topics: [topic], timeoutMs: 20_000 });
+  const response = await cluster.send({ kind: 'controller' }, createTopicsApi, request);
+  assert.equal(response.topics[0]?.errorCode, 0, response.topics[0]?.errorMessage ?? name);
+  await until(`leaders of ${name}`, async () => {
+    const info = (await cluster.metadata([name])).topics.get(name);
+    for (const { partition } of info?.partitions ?? []) {
+      await listOffset(cluster, name, partition, -1n);
+    }
+    return info?.partitions.length === partitions;
+  });
+}
+
+export async function deleteTopic(cluster: Cluster, name: string): Promise<void> {
+  const response = await cluster.send(
+    { kind: 'controller' },
+    deleteTopicsApi,
+    createDeleteTopicsRequest({ topicNames: [name], timeoutMs: 20_000 }),
+    { versionMax: 5 },
+  );
+  assert.equal(response.responses[0]?.errorCode, 0);
+}
+
+export async function growTopic(cluster: Cluster, name: string, count: number): Promise<void> {
+  const response = await cluster.send(
+    { kind: 'controller' },
+    createPartitionsApi,
+    createCreatePartitionsRequest({
+      topics: [createCreatePartitionsTopic({ name, count, assignments: null })],
+      timeoutMs: 20_000,
+    }),
+  );
+  assert.equal(response.results[0]?.errorCode, 0);
+}
+
+export async function leaderOf(
+  cluster: Cluster,
+  topic: string,
+  partition: number,
+): Promise<number> {
+  const info = (await cluster.metadata([topic])).topics.get(topic);
+  const found = info?.partitions.find((candidate) => candidate.partition === partition);
+  assert.ok(found && found.leaderId >= 0, `${topic}-${partition} has a leader`);
+  return found.leaderId;
+}
+
+export async function deleteRecords(
+  cluster: Cluster,
+  topic: string,
+  partition: number,
+  before: bigint,
+): Promise<void> {
+  const response = await cluster.send(
+    { kind: 'node', nodeId: await leaderOf(cluster, topic, partition) },
+    deleteRecordsApi,
+    createDeleteRecordsRequest({
+      topics: [
+        createDeleteRecordsTopic({
+          name: topic,
+          partitions: [createDeleteRecordsPartition({ partitionIndex: partition, offset: before })],
+        }),
+      ],
+      timeoutMs: 10_000,
+    }),
+  );
+  const errorCode = response.topics[0]?.partitions[0]?.errorCode;
+  assert.equal(errorCode, 0, `DeleteRecords of ${topic}-${partition}: error ${errorCode}`);
+}
