@@ -1,12 +1,24 @@
 // `npm run demo`: keeps the scene alive with a live producer and a consumer group on the source,
 // and says what to try. Ends only with Ctrl-C; a live client that fails says so and ends the demo.
 import { startConsumer, startProducer } from '../test/helpers/foreign-clients.ts';
+import { javaToolLine } from '../test/helpers/java-tools.ts';
 import { LiveLoad } from './live-load.ts';
-import { partitionsCount, type Scene, topic } from './scene.ts';
+import { link, partitionsCount, type Scene, topic } from './scene.ts';
 
-function nextSteps(scene: Scene): string {
+const group = 'billing';
+
+async function nextSteps(scene: Scene): Promise<string> {
   const { source, destination, causeway, bootstrapName } = scene;
   const cli = `CAUSEWAY_URL=${causeway.adminUrl} node bin/causeway.js`;
+  const groupArgs = ['--topic', topic, '--group', group, '--max-messages', '10'];
+  const readOn = await javaToolLine(causeway, 'kafka-console-consumer', [
+    ...groupArgs,
+    ...['--command-property', 'auto.offset.reset=none'],
+    ...['print.partition=true', 'print.offset=true'].flatMap((one) => [
+      '--formatter-property',
+      one,
+    ]),
+  ]);
   return `
 Running until Ctrl-C:
   source cluster             ${source.bootstrap}  (broker pid ${source.pid()})
@@ -16,7 +28,7 @@ Running until Ctrl-C:
   bootstrap name of clients  ${bootstrapName.address}  (leads to the source)
   log of the proxy           ${causeway.logFile}
   topic '${topic}'             ${partitionsCount} partitions
-On the source a keyed producer writes and the group 'billing' reads and commits.
+On the source a keyed producer writes and the group '${group}' reads and commits.
 
 Three things to try, in another terminal in this folder:
 
@@ -31,9 +43,11 @@ Three things to try, in another terminal in this folder:
      ${cli} mirror failover ${topic} --yes
    The receipt says what may be missing, per partition. Consumers of the proxy did not notice.
 
-3. The group goes on where it was:
-     ${cli} group list --link dr
-   The offsets are those that the group committed at the source, record for record.
+3. The group goes on where it was, at the proxy, and nothing tells it where to begin:
+     ${readOn}
+   Partitions and offsets follow GOES ON AT of the receipt: what the group had committed at the
+   source, record for record. Before the failover this shows them:
+     ${cli} group list --link ${link}
 `;
 }
 
@@ -41,10 +55,10 @@ export async function playAround(scene: Scene): Promise<void> {
   const bootstrap = scene.bootstrapName.address;
   const producer = scene.own(await startProducer('java', { bootstrap, topic, isIdempotent: true }));
   const load = new LiveLoad(producer, 'live');
-  const group = { group: 'billing', reset: 'earliest', autoCommitMs: 1000 } as const;
-  scene.own(await startConsumer('java', { bootstrap, topic, ...group }));
+  const reading = { group, reset: 'earliest', autoCommitMs: 1000 } as const;
+  scene.own(await startConsumer('java', { bootstrap, topic, ...reading }));
   load.start();
-  process.stdout.write(nextSteps(scene));
+  process.stdout.write(await nextSteps(scene));
   // Holds the process until a signal ends it.
   await new Promise<never>(() => setInterval(() => undefined, 60_000));
 }

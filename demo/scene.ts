@@ -2,12 +2,12 @@
 // front of the destination, a link, and a bootstrap name that first leads to the source. Owns all
 // it starts, and stops it.
 
-import { createTopicsApi } from '../src/cluster/apis.ts';
 import { type CausewayProcess, startCauseway } from '../test/helpers/causeway-process.ts';
 import { type KafkaCluster, startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { kafkaJars } from '../test/helpers/kafka-jars.ts';
 import { openCluster } from '../test/helpers/raw-batches.ts';
 import { javaPrograms } from '../test/helpers/toolchains.ts';
+import { createTopic } from '../test/helpers/topic-admin.ts';
 import { until } from '../test/helpers/wait.ts';
 import { BootstrapRelay } from './relay.ts';
 
@@ -30,26 +30,10 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-async function createTopic(source: KafkaCluster): Promise<void> {
+async function createOrders(source: KafkaCluster): Promise<void> {
   const client = openCluster(source);
   try {
-    const answer = await client.send({ kind: 'controller' }, createTopicsApi, {
-      topics: [
-        {
-          name: topic,
-          numPartitions: partitionsCount,
-          replicationFactor: 1,
-          assignments: [],
-          configs: [],
-          unknownTags: undefined,
-        },
-      ],
-      timeoutMs: 10_000,
-      validateOnly: false,
-      unknownTags: undefined,
-    });
-    const error = answer.topics[0]?.errorCode;
-    if (error !== 0) throw new Error(`CreateTopics at the source: error ${error}`);
+    await createTopic(client, topic, { partitions: partitionsCount });
   } finally {
     await client.close();
   }
@@ -92,7 +76,7 @@ export async function setScene(): Promise<Scene> {
     const [source, destination] = clusters;
     for (const one of started) if (one.status === 'rejected') throw one.reason;
     if (!source || !destination) throw new Error('two clusters are needed');
-    await createTopic(source);
+    await createOrders(source);
     say(`  both answer (${elapsed()}). Starting the proxy in front of the destination ...`);
     const causeway = await startCauseway({ destination });
     stops.push(() => causeway.stop());

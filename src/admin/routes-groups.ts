@@ -1,5 +1,7 @@
 // Groups of a link under /causeway/v1: their offsets here and at the source, and their handover.
+
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { inPlaceOrder } from '../link/place-order.ts';
 import { actorOf, checkLink } from './request.ts';
 import * as schemas from './schemas.ts';
 import type { AdminServices } from './services.ts';
@@ -26,7 +28,7 @@ export const groupRoutes: FastifyPluginAsyncTypebox<GroupRouteOptions> = async (
     },
     async (request) => {
       checkLink(services, request.params.link);
-      return { groups: links.listGroups(request.params.link) };
+      return { groups: inPlaceOrder(links.listGroups(request.params.link)) };
     },
   );
 

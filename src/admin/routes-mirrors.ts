@@ -25,7 +25,8 @@ export function stateFilter(text: string | undefined): (mirror: MirrorStatus) =>
   const wanted = text.toUpperCase();
   if (!mirrorStates.includes(wanted)) {
     const hint = didYouMean(wanted, mirrorStates);
-    throw new RequestError(400, 400, `"${text}" is no mirror status${hint}`);
+    const all = `a mirror is one of ${mirrorStates.join(', ')}`;
+    throw new RequestError(400, 400, `"${text}" is no mirror status${hint || `; ${all}`}`);
   }
   return (mirror) => mirror.state === wanted;
 }

@@ -3,8 +3,10 @@
 // is never written; an offset is written only while it is what the caller said it would be, so that
 // a move that is repeated after a crash moves nothing twice; what could not be read is a problem,
 // never an absence.
+
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import { inPlaceOrder } from '../link/place-order.ts';
 import { listGroups } from './group-listing.ts';
 import {
   CoordinatorMap,
@@ -67,7 +69,7 @@ export async function readTopicCommits(
   }
   const concerned = new Set(commits.map(({ group }) => group));
   const live = [...concerned].filter((group) => !emptyStates.has(groups.get(group)?.state ?? ''));
-  return { commits, live, problems };
+  return { commits: inPlaceOrder(commits), live, problems };
 }
 
 function take(

@@ -115,6 +115,17 @@ export async function javaTool(
   return collect(name, all, options);
 }
 
+/** A line for a shell that runs a tool of the default version, as a person would. */
+export async function javaToolLine(
+  target: { bootstrap: string },
+  name: JavaToolName,
+  args: readonly string[],
+): Promise<string> {
+  const classes = path.join(await kafkaJars(defaultKafkaVersion), '*');
+  const all = [mainClasses[name], ...argumentsOf(target, name, args)];
+  return `java -cp '${classes}' ${all.join(' ')}`;
+}
+
 /**
  * Many tools in one JVM, one at a time: what a JVM's start costs, thirty tools cost together. They
  * are those of the default version.
