@@ -18,6 +18,7 @@ export * from './field-audit.ts';
 export * from './frame-scanner.ts';
 export type { MessageName } from './generated/loaders.ts';
 export * from './headers.ts';
+export * from './produce-endpoints.ts';
 export * from './produce-scanner.ts';
 export * from './record-batch.ts';
 export {

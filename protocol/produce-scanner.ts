@@ -1,19 +1,22 @@
 /**
  * Walks a ProduceRequest while its bytes come in, at any split, and tells acks and topics without
  * keeping records. It stops as soon as the last topic's name (or id) is known: nothing behind it is
- * looked at. Invariant: `areTopicsKnown` only after each topic was told, in order; a request that
- * cannot be walked throws.
+ * looked at. Owns one small piece that came in part, at most a topic's name. Invariant:
+ * `areTopicsKnown` only after each topic was told, in order; a request that cannot be walked
+ * throws.
  *
  *   header (skipped), transactional id, acks int16, timeout int32,
  *   topics [name (3-12) or id (13), partitions [index int32, records, tags 9+], tags 9+]
  */
 import { emptyBytes } from './bytes/reader.ts';
-import { uuidFromBytes, zeroUuid } from './bytes/uuid.ts';
+import { zeroUuid } from './bytes/uuid.ts';
 import { ProtocolError } from './errors.ts';
+import { ShortCursor } from './short-cursor.ts';
 
 const flexibleFrom = 9;
 const topicIdsFrom = 13;
 const topicNameBytesMax = 32767;
+const lengthMax = 0x7fffffff;
 
 export interface ScannedTopic {
   /** Empty from version 13 on. */
@@ -28,119 +31,162 @@ export interface ProduceScannerOptions {
   readonly bodyOffset: number;
 }
 
+/** What comes next. */
+type Step =
+  | 'transactionalId'
+  | 'acks'
+  | 'topics'
+  | 'topic'
+  | 'partitions'
+  | 'partition'
+  | 'partitionTags'
+  | 'tag'
+  | 'partitionEnd'
+  | 'topicTags'
+  | 'topicEnd';
+
 export class ProduceScanner {
   readonly topics: ScannedTopic[] = [];
   acks = 0;
   areTopicsKnown = false;
   readonly #isFlexible: boolean;
   readonly #hasIds: boolean;
-  readonly #walk: Generator<void, void, void>;
-  #chunk: Buffer = emptyBytes;
-  #position = 0;
+  readonly #cursor = new ShortCursor();
+  #step: Step = 'transactionalId';
+  /** After the tags that are being walked. */
+  #stepAfterTags: Step = 'topicEnd';
+  /** Bytes that nobody wants. */
+  #toSkip: number;
+  /** A piece of which the rest is still to come. */
+  #rest: Buffer = emptyBytes;
+  #topicsLeft = 0;
+  #partitionsLeft = 0;
+  #tagsLeft = 0;
 
   constructor({ version, bodyOffset }: ProduceScannerOptions) {
     this.#isFlexible = version >= flexibleFrom;
     this.#hasIds = version >= topicIdsFrom;
-    this.#walk = this.#request(bodyOffset);
+    this.#toSkip = bodyOffset;
   }
 
   /** Feeds the next bytes of the frame (without its prefix); true when all topics are known. */
   push(view: Buffer): boolean {
     if (this.areTopicsKnown) return true;
-    this.#chunk = view;
-    this.#position = 0;
-    this.#walk.next();
-    this.#chunk = emptyBytes;
-    return this.areTopicsKnown;
-  }
-
-  *#request(bodyOffset: number): Generator<void, void, void> {
-    yield* this.#skip(bodyOffset);
-    yield* this.#skip(yield* this.#length(2));
-    this.acks = (yield* this.#bytes(2)).readInt16BE(0);
-    yield* this.#skip(4);
-    const topics = yield* this.#length(4);
-    for (let topic = 1; topic <= topics; topic++) {
-      this.topics.push(yield* this.#topic());
-      if (topic < topics) yield* this.#partitions();
+    const bytes = this.#rest.length === 0 ? view : Buffer.concat([this.#rest, view]);
+    this.#rest = emptyBytes;
+    let position = 0;
+    while (!this.areTopicsKnown) {
+      const skipped = Math.min(this.#toSkip, bytes.length - position);
+      this.#toSkip -= skipped;
+      position += skipped;
+      if (this.#toSkip > 0) return false;
+      this.#cursor.begin(bytes, position);
+      const next = this.#take();
+      if (this.#cursor.isShort) {
+        if (position < bytes.length) this.#rest = Buffer.from(bytes.subarray(position));
+        return false;
+      }
+      this.#step = next;
+      position = this.#cursor.offset;
     }
-    this.areTopicsKnown = true;
+    return true;
   }
 
-  *#topic(): Generator<void, ScannedTopic, void> {
+  /** Reads one piece, which counts only if the cursor had all of it; returns what comes next. */
+  #take(): Step {
+    const cursor = this.#cursor;
+    switch (this.#step) {
+      case 'transactionalId':
+        return this.#skipThen(this.#length(2), 'acks');
+      case 'acks': {
+        const acks = cursor.int16();
+        // The timeout.
+        cursor.skip(4);
+        if (!cursor.isShort) this.acks = acks;
+        return 'topics';
+      }
+      case 'topics':
+        this.#topicsLeft = this.#length(4);
+        if (!cursor.isShort && this.#topicsLeft === 0) this.areTopicsKnown = true;
+        return 'topic';
+      case 'topic':
+        return this.#topic();
+      case 'partitions':
+        this.#partitionsLeft = this.#length(4);
+        return this.#afterPartition();
+      case 'partition':
+        cursor.skip(4);
+        return this.#skipThen(this.#length(4), this.#isFlexible ? 'partitionTags' : 'partitionEnd');
+      case 'partitionTags':
+        return this.#tags('partitionEnd');
+      case 'partitionEnd':
+        this.#partitionsLeft--;
+        return this.#afterPartition();
+      case 'topicTags':
+        return this.#tags('topicEnd');
+      case 'tag':
+        return this.#tag();
+      case 'topicEnd':
+        return 'topic';
+    }
+  }
+
+  #topic(): Step {
+    const cursor = this.#cursor;
+    let topic: ScannedTopic;
     if (this.#hasIds) {
-      const topicId = uuidFromBytes(yield* this.#bytes(16), 0);
-      return { name: '', topicId };
+      topic = { name: '', topicId: cursor.uuid() };
+    } else {
+      const length = this.#length(2);
+      if (length > topicNameBytesMax) throw tooLong('topic name', length);
+      const start = cursor.skip(length);
+      if (cursor.isShort) return 'topic';
+      topic = { name: cursor.bytes.toString('utf8', start, cursor.offset), topicId: zeroUuid };
     }
-    const length = yield* this.#length(2);
-    if (length > topicNameBytesMax) throw tooLong('topic name', length);
-    const name = (yield* this.#bytes(length)).toString('utf8');
-    return { name, topicId: zeroUuid };
+    if (cursor.isShort) return 'topic';
+    this.topics.push(topic);
+    if (--this.#topicsLeft === 0) this.areTopicsKnown = true;
+    return 'partitions';
   }
 
-  *#partitions(): Generator<void, void, void> {
-    for (let left = yield* this.#length(4); left > 0; left--) {
-      yield* this.#skip(4);
-      yield* this.#skip(yield* this.#length(4));
-      if (this.#isFlexible) yield* this.#tags();
-    }
-    if (this.#isFlexible) yield* this.#tags();
+  #afterPartition(): Step {
+    if (this.#partitionsLeft > 0) return 'partition';
+    return this.#isFlexible ? 'topicTags' : 'topicEnd';
   }
 
-  *#tags(): Generator<void, void, void> {
-    for (let left = yield* this.#uvarint(); left > 0; left--) {
-      yield* this.#uvarint();
-      yield* this.#skip(yield* this.#uvarint());
-    }
+  #tags(after: Step): Step {
+    this.#tagsLeft = this.#uvarint();
+    this.#stepAfterTags = after;
+    return this.#tagsLeft > 0 ? 'tag' : after;
+  }
+
+  #tag(): Step {
+    this.#uvarint();
+    const length = this.#uvarint();
+    if (this.#cursor.isShort) return 'tag';
+    this.#tagsLeft--;
+    return this.#skipThen(length, this.#tagsLeft > 0 ? 'tag' : this.#stepAfterTags);
+  }
+
+  #skipThen(count: number, next: Step): Step {
+    if (!this.#cursor.isShort) this.#toSkip = count;
+    return next;
   }
 
   /** Of a string, bytes or an array; 0 for null. `width`: of the form that is not compact. */
-  *#length(width: 2 | 4): Generator<void, number, void> {
-    const length = this.#isFlexible
-      ? (yield* this.#uvarint()) - 1
-      : (yield* this.#bytes(width)).readIntBE(0, width);
+  #length(width: 2 | 4): number {
+    const cursor = this.#cursor;
+    if (this.#isFlexible) return Math.max(0, this.#uvarint() - 1);
+    const length = width === 2 ? cursor.int16() : cursor.int32();
     if (length < -1) throw tooLong('length', length);
     return Math.max(0, length);
   }
 
-  *#uvarint(): Generator<void, number, void> {
-    let value = 0;
-    for (let factor = 1; factor <= 2 ** 28; factor *= 128) {
-      while (this.#position >= this.#chunk.length) yield;
-      const byte = this.#chunk[this.#position++] ?? 0;
-      value += (byte & 0x7f) * factor;
-      // Java's ints wrap above this: a broker would see another number than we do.
-      if (byte < 0x80 && value <= 0x7fffffff) return value;
-    }
-    throw tooLong('varint', value);
-  }
-
-  *#skip(count: number): Generator<void, void, void> {
-    let left = count;
-    while (left > 0) {
-      const here = Math.min(left, this.#chunk.length - this.#position);
-      this.#position += here;
-      left -= here;
-      if (left > 0) yield;
-    }
-  }
-
-  /** Few bytes in one piece; a view unless they came in parts. */
-  *#bytes(count: number): Generator<void, Buffer, void> {
-    const start = this.#position;
-    if (this.#chunk.length - start >= count) {
-      this.#position = start + count;
-      return this.#chunk.subarray(start, start + count);
-    }
-    const collected = Buffer.alloc(count);
-    let have = 0;
-    while (have < count) {
-      while (this.#position >= this.#chunk.length) yield;
-      const end = Math.min(this.#chunk.length, this.#position + count - have);
-      have += this.#chunk.copy(collected, have, this.#position, end);
-      this.#position = end;
-    }
-    return collected;
+  #uvarint(): number {
+    const value = this.#cursor.uvarint();
+    // Java's ints wrap above this: a broker would see another number than we do.
+    if (value > lengthMax) throw tooLong('varint', value);
+    return value;
   }
 }
 

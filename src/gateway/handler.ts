@@ -109,6 +109,8 @@ export type Disposition =
       readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
       /** Instead of `rewrite` for responses that are too large to be held for it. */
       readonly patch?: () => ResponsePatch;
+      /** As in a passage. */
+      readonly staysAsItIs?: (frame: Buffer) => boolean;
       readonly hasResponse?: boolean;
       /**
        * `rewrite` may use `callUpstream`. What follows waits until it is done: else the answers to
@@ -133,6 +135,11 @@ export type Handler = (context: RequestContext) => Disposition;
 export interface Passage {
   /** As in a forwarded disposition. */
   readonly rewrite?: (frame: Buffer) => readonly Buffer[] | Promise<readonly Buffer[]>;
+  /**
+   * Asked before `rewrite` when the response came in one piece, which is only valid now: what is
+   * not to be changed is passed without a copy.
+   */
+  readonly staysAsItIs?: (frame: Buffer) => boolean;
   readonly hasResponse?: boolean;
   /** Asked before its last bytes go on: a broker does nothing with a request in part. */
   readonly mayEnd?: () => boolean;

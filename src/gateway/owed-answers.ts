@@ -68,7 +68,7 @@ export class OwedAnswers {
   /** What becomes of the answer to a forwarded request; null when there is none. */
   expectation(
     { correlationId }: RequestHeader,
-    { rewrite, patch, hasResponse, asksUpstream }: Forwarded,
+    { rewrite, patch, staysAsItIs, hasResponse, asksUpstream }: Forwarded,
   ): Expectation | null {
     if (hasResponse === false) return null;
     const slot = this.open();
@@ -88,8 +88,9 @@ export class OwedAnswers {
         this.#writeLater(slot, later, onWritten);
       }
     };
-    if (patch === undefined) return { kind: 'collect', correlationId, deliver };
-    return { kind: 'collect', correlationId, deliver, large: { patch, slot } };
+    const small = staysAsItIs && { staysAsItIs, slot };
+    const large = patch && { patch, slot };
+    return { kind: 'collect', correlationId, deliver, small, large };
   }
 
   #writeLater(

@@ -13,9 +13,34 @@ export interface ResponseSlot {
   finish(): void;
 }
 
-interface Slot extends ResponseSlot {
-  held: Buffer[];
-  isFinished: boolean;
+/** What a slot asks of its queue. */
+interface Owner {
+  write(slot: Slot, chunk: Buffer): void;
+  pass(slot: Slot, view: Buffer): void;
+  finish(slot: Slot): void;
+}
+
+class Slot implements ResponseSlot {
+  readonly #owner: Owner;
+  /** Null until something has to wait: hardly any does. */
+  held: Buffer[] | null = null;
+  isFinished = false;
+
+  constructor(owner: Owner) {
+    this.#owner = owner;
+  }
+
+  write(chunk: Buffer): void {
+    this.#owner.write(this, chunk);
+  }
+
+  pass(view: Buffer): void {
+    this.#owner.pass(this, view);
+  }
+
+  finish(): void {
+    this.#owner.finish(this);
+  }
 }
 
 export class ResponseQueue {
@@ -23,6 +48,7 @@ export class ResponseQueue {
   readonly #owned: (view: Buffer) => Buffer;
   readonly #held: HeldBytes;
   readonly #slots: Slot[] = [];
+  readonly #owner: Owner;
   #heldBytes = 0;
   #isClosed = false;
 
@@ -31,12 +57,19 @@ export class ResponseQueue {
     this.#sink = sink;
     this.#owned = owned;
     this.#held = held;
+    this.#owner = {
+      write: (slot, chunk) => this.#write(slot, chunk),
+      pass: (slot, view) => {
+        this.#write(slot, this.#slots[0] === slot ? view : this.#owned(view));
+      },
+      finish: (slot) => this.#finish(slot),
+    };
   }
 
   /** Nothing that waits, or still comes, will go out. */
   close(): void {
     this.#isClosed = true;
-    for (const slot of this.#slots) slot.held = [];
+    for (const slot of this.#slots) slot.held = null;
     this.#held.remove(this.#heldBytes);
     this.#heldBytes = 0;
   }
@@ -51,15 +84,7 @@ export class ResponseQueue {
   }
 
   open(): ResponseSlot {
-    const slot: Slot = {
-      held: [],
-      isFinished: false,
-      write: (chunk) => this.#write(slot, chunk),
-      pass: (view) => {
-        this.#write(slot, this.#slots[0] === slot ? view : this.#owned(view));
-      },
-      finish: () => this.#finish(slot),
-    };
+    const slot = new Slot(this.#owner);
     this.#slots.push(slot);
     return slot;
   }
@@ -71,6 +96,7 @@ export class ResponseQueue {
       return;
     }
     if (this.#isClosed) return;
+    slot.held ??= [];
     slot.held.push(chunk);
     this.#heldBytes += chunk.length;
     this.#held.add(chunk.length);
@@ -86,12 +112,12 @@ export class ResponseQueue {
   }
 
   #release(slot: Slot | undefined): void {
-    if (slot === undefined) return;
+    if (slot === undefined || slot.held === null) return;
     for (const chunk of slot.held) {
       this.#heldBytes -= chunk.length;
       this.#held.remove(chunk.length);
       this.#sink(chunk);
     }
-    slot.held = [];
+    slot.held = null;
   }
 }

@@ -26,8 +26,14 @@ export type Expectation =
       readonly deliver: (frame: Buffer) => void;
       /** The connection ended before the answer; for requests of our own. */
       readonly abandon?: (error: Error) => void;
+      /** An answer in one piece passes as it is when it may. */
+      readonly small?:
+        | { readonly staysAsItIs: (frame: Buffer) => boolean; readonly slot: ResponseSlot }
+        | undefined;
       /** An answer that is large passes through `patch` as it comes, and is not collected. */
-      readonly large?: { readonly patch: () => ResponsePatch; readonly slot: ResponseSlot };
+      readonly large?:
+        | { readonly patch: () => ResponsePatch; readonly slot: ResponseSlot }
+        | undefined;
     };
 
 export interface UpstreamEvents {
@@ -41,11 +47,14 @@ export interface UpstreamEvents {
   onFault(error: Error): void;
 }
 
+/** Of each answer so much comes in one piece: all of most that have to be looked at. */
+const headBytes = 1024;
+
 export class Upstream {
   readonly #peer: PeerSocket;
   readonly #memory: PeerMemory;
   readonly #expected: Expectation[] = [];
-  readonly #scanner = new FrameScanner({ headBytes: 4, frameBytesMax: streamedResponseBytesMax });
+  readonly #scanner = new FrameScanner({ headBytes, frameBytesMax: streamedResponseBytesMax });
   readonly #sink: FrameSink;
   #parts: Buffer[] = [];
   /** Of the answer that is collected, what has not come yet. */
@@ -53,6 +62,8 @@ export class Upstream {
   #collectedBytes = 0;
   /** Of the answer that passes, when it is changed on its way. */
   #patch: ResponsePatch | null = null;
+  /** The answer has passed with its head. */
+  #hasPassed = false;
   #callsPending = 0;
   #isOver = false;
   #isPassing = false;
@@ -170,6 +181,11 @@ export class Upstream {
       expected.slot.pass(prefixed);
       return;
     }
+    if (head.length === sizeInBytes && expected.small?.staysAsItIs(head) === true) {
+      this.#hasPassed = true;
+      expected.small.slot.pass(prefixed);
+      return;
+    }
     if (expected.large !== undefined && sizeInBytes > patchedResponseBytesMin) {
       const { patch, slot } = expected.large;
       this.#patch = patch();
@@ -223,6 +239,11 @@ export class Upstream {
     if (expected === undefined) return;
     if (expected.kind === 'stream') {
       expected.slot.finish();
+      return;
+    }
+    if (this.#hasPassed) {
+      this.#hasPassed = false;
+      expected.small?.slot.finish();
       return;
     }
     if (this.#patch !== null && expected.large !== undefined) {

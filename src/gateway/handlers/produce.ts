@@ -20,18 +20,28 @@ import {
   produceResponseCodec,
   type TopicProduceResponse,
 } from '../../../protocol/generated/produce-response.ts';
-import { ProduceScanner, ProtocolError } from '../../../protocol/index.ts';
+import {
+  mayNameEndpoints,
+  ProduceScanner,
+  ProtocolError,
+  produceEndpointsFrom,
+} from '../../../protocol/index.ts';
 import { mergedLogStart } from '../../timeline/merged-view.ts';
 import { nativeOffset, virtualOffset } from '../../timeline/offsets.ts';
-import type { Disposition, Handler, Inspect, RequestContext, SessionView } from '../handler.ts';
+import type {
+  Disposition,
+  Handler,
+  Inspect,
+  Passage,
+  RequestContext,
+  SessionView,
+} from '../handler.ts';
 import { decodeBody, type Rewrite, requestWith, responseTo, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { produceVerdict, type RefusedTopic, refuseProduce } from '../produce-refusal.ts';
 import type { TopicView } from '../topic-directory.ts';
 import { openNativeExtent, topicStanding } from '../topic-standing.ts';
-
-const endpointsFrom = 10;
 
 interface Plan {
   readonly forwarded: readonly TopicProduceData[];
@@ -46,8 +56,7 @@ export function createProduceHandler(ownTopics: OwnTopics): Handler {
     if (request.acks === 0) return withoutAnswer(context, request, plan);
     const { refused } = plan;
     if (refused.length === 0) {
-      const rewrite = shifting(context, plan, []);
-      return rewrite === null ? { kind: 'forward' } : { kind: 'forward', rewrite };
+      return { kind: 'forward', ...answerOf(context, plan) };
     }
     if (plan.forwarded.length === 0) return refuseAll(context, refused);
     const rewrite = shifting(context, plan, request.topicData) ?? undefined;
@@ -64,22 +73,32 @@ export function createProduceHandler(ownTopics: OwnTopics): Handler {
 export function createProduceInspect(ownTopics: OwnTopics): Inspect {
   return (session, header, bodyOffset) => {
     const scanner = new ProduceScanner({ version: header.apiVersion, bodyOffset });
-    const standing = (): ProduceStanding => standingOf(session, ownTopics, scanner.topics);
     return {
       push: (bytes) => {
         const isKnown = scannedAll(scanner, bytes);
         if (isKnown === null) return 'whole';
-        const before = standing();
+        const before = standingOf(session, ownTopics, scanner.topics);
         if (before === 'refused') return 'whole';
         if (!isKnown) return 'more';
-        const hasResponse = scanner.acks !== 0;
+        const mayEnd = (): boolean => standingOf(session, ownTopics, scanner.topics) === before;
+        if (scanner.acks === 0) return { hasResponse: false, mayEnd };
         const plan = { refused: [], hasPromoted: before === 'promoted' };
-        const rewrite = hasResponse ? shifting({ session, header }, plan, []) : null;
-        const mayEnd = (): boolean => standing() === before;
-        return { hasResponse, mayEnd, ...(rewrite && { rewrite }) };
+        return { mayEnd, ...answerOf({ session, header }, plan) };
       },
     };
   };
+}
+
+/** What becomes of the answer to a request that goes to the broker as it is. */
+function answerOf(
+  context: Pick<RequestContext, 'header' | 'session'>,
+  plan: Omit<Plan, 'forwarded'>,
+): Pick<Passage, 'rewrite' | 'staysAsItIs'> {
+  const rewrite = shifting(context, plan, []);
+  if (rewrite === null) return {};
+  const { apiVersion } = context.header;
+  if (plan.hasPromoted) return { rewrite };
+  return { rewrite, staysAsItIs: (frame) => !mayNameEndpoints(frame, apiVersion) };
 }
 
 /** Null when the request cannot be walked: the decoder says what is wrong with it. */
@@ -164,7 +183,7 @@ function shifting(
   order: readonly TopicProduceData[],
 ): Rewrite | null {
   const version = header.apiVersion;
-  const mayHaveEndpoints = version >= endpointsFrom;
+  const mayHaveEndpoints = version >= produceEndpointsFrom;
   if (!mayHaveEndpoints && !plan.hasPromoted && plan.refused.length === 0) return null;
   return rewriting(header, produceResponseCodec, (response) => {
     const isShifted = plan.hasPromoted && shiftPromoted(session, response);
