@@ -263,6 +263,19 @@ test('readiness follows the destination and never a source', async () => {
   });
 });
 
+test('HEAD tells load balancers what GET does, without the body', async () => {
+  services.notReady.push('the destination does not answer');
+  for (const [url, status] of [
+    ['/health/live', 200],
+    ['/health/ready', 503],
+    ['/health/links', 200],
+    ['/metrics', 200],
+  ] as const) {
+    const response = await app.inject({ method: 'HEAD', url });
+    assert.deepEqual([response.statusCode, response.body], [status, ''], url);
+  }
+});
+
 const unhealthyMirrors = [
   {
     mirror: mirrorStatus('orders', {
