@@ -17,6 +17,8 @@ const needScripts = new Set(['0052', '0077', '0109', '0115', '0119']);
 const root = path.join(cacheDirectory, 'compat', 'librdkafka-1.10.1');
 const sources = path.join(root, 'package/deps/librdkafka');
 const testDirectory = path.join(sources, 'tests');
+/** Where the libraries are that the tests are linked with. */
+const libraries = ['src', 'src-cpp'].map((name) => path.join(sources, name)).join(':');
 const complete = path.join(root, 'complete');
 const configureFlags = [
   '--disable-gssapi',
@@ -65,7 +67,12 @@ async function run(test: string, target: Target): Promise<TestRun> {
   // Tests that need no broker are left out (-L); of the others the quick parts run (-Q).
   const { code, output } = await runCommand('./test-runner', ['-p1', '-E', '-L', '-Q'], {
     cwd: testDirectory,
-    env: { TESTS: test, TEST_KAFKA_VERSION: kafkaVersion, RDKAFKA_TEST_CONF: settings },
+    env: {
+      LD_LIBRARY_PATH: libraries,
+      TESTS: test,
+      TEST_KAFKA_VERSION: kafkaVersion,
+      RDKAFKA_TEST_CONF: settings,
+    },
     timeoutMs: testTimeoutMs,
   });
   if (code !== 0) return { verdict: 'fail', output };
