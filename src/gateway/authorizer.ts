@@ -15,7 +15,14 @@ import type { SessionView } from './handler.ts';
 import { apiOf } from './messages.ts';
 
 /** Kafka's numbers of ACL operations; each is a bit of `topicAuthorizedOperations`. */
-export const AclOperation = { READ: 3, WRITE: 4, DESCRIBE: 8 } as const;
+export const AclOperation = {
+  READ: 3,
+  WRITE: 4,
+  DELETE: 6,
+  ALTER: 7,
+  DESCRIBE: 8,
+  ALTER_CONFIGS: 11,
+} as const;
 export type AclOperation = (typeof AclOperation)[keyof typeof AclOperation];
 
 /** An allowed topic is asked for again after this. */

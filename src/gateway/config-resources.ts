@@ -5,8 +5,8 @@ import { ErrorCode } from '../../protocol/index.ts';
 import { alwaysSynced } from '../link/topic-configs.ts';
 import type { GatewayServices } from './handler.ts';
 import type { OwnTopics } from './own-topics.ts';
-import { mirrorRefusal, ownTopicRefusal, type Refusal } from './refusals.ts';
-import { isMirrored } from './topic-standing.ts';
+import { mirrorRefusal, ownTopicRefusal, type Refusal, unsettledRefusal } from './refusals.ts';
+import { isMirrored, topicStanding } from './topic-standing.ts';
 
 const topicType = 2;
 const brokerType = 4;
@@ -57,6 +57,11 @@ export function hideAddress(config: DescribedConfig): void {
   config.isSensitive = true;
 }
 
+/** The name of the topic that a resource is. */
+export function topicOf({ resourceType, resourceName }: ConfigResource): string | null {
+  return resourceType === topicType ? resourceName : null;
+}
+
 /** The mirror that a resource is, if it is one. */
 export function mirrorOf(services: GatewayServices, resource: ConfigResource) {
   if (resource.resourceType !== topicType) return undefined;
@@ -64,14 +69,20 @@ export function mirrorOf(services: GatewayServices, resource: ConfigResource) {
   return view !== undefined && isMirrored(view) ? view : undefined;
 }
 
-/** Other configs of mirrors may be changed: the link's config task leaves edits alone. */
+/**
+ * Other configs of mirrors may be changed: the link's config task leaves edits alone. Of a topic
+ * that we cannot tell about none may, because it may be a mirror.
+ */
 export function alterationRefusal(
   services: GatewayServices,
   ownTopics: OwnTopics,
   resource: ConfigResource,
 ): Refusal | null {
-  if (resource.resourceType === topicType && ownTopics.has({ name: resource.resourceName })) {
-    return ownTopicRefusal();
+  const topic = topicOf(resource);
+  if (topic !== null) {
+    if (ownTopics.has({ name: topic })) return ownTopicRefusal();
+    const { kind } = topicStanding(services.directory, { name: topic });
+    return kind === 'unsettled' ? unsettledRefusal() : null;
   }
   if (!isLinkNode(services, resource)) return null;
   const errorMessage = `node ${services.linkNodeId} is the linking proxy: it has no configs`;

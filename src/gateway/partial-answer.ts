@@ -1,9 +1,13 @@
 // Requests that are a list of things, of which some are answered here and the rest by the
-// destination. Owns the taking apart and the putting together; refuses to know why. Invariant: each
-// entry gets exactly one result, and the destination never sees an entry that was answered here.
+// destination. Owns the taking apart and the putting together; refuses to know why. Invariants:
+// each entry gets exactly one result; the destination never sees an entry that was answered here;
+// as at a broker, who lacks the right hears that and nothing else of a topic.
 import type { MessageCodec } from '../../protocol/index.ts';
+import { ErrorCode } from '../../protocol/index.ts';
+import { type AclOperation, authorize } from './authorizer.ts';
 import type { Disposition, RequestContext } from './handler.ts';
-import { answer, decodeBody, requestWith, rewriting } from './messages.ts';
+import { decodeBody, requestWith, responseTo, rewriting } from './messages.ts';
+import { forbiddenTopic, type Refusal } from './refusals.ts';
 
 export interface ListedRequest<Request extends object, Response extends object, Entry, Result> {
   readonly request: MessageCodec<Request>;
@@ -15,6 +19,13 @@ export interface ListedRequest<Request extends object, Response extends object, 
   answered(entry: Entry, context: RequestContext): Result | null;
   /** The response's list, to be added to. */
   results(response: Response): Result[];
+  /** What brokers ask for before anything else; without it nothing is asked. */
+  readonly right?: {
+    readonly operation: AclOperation;
+    /** Null: not of a topic. */
+    topicOf(entry: Entry, context: RequestContext): string | null;
+    refused(entry: Entry, refusal: Refusal, context: RequestContext): Result;
+  };
 }
 
 export function answerInPart<Request extends object, Response extends object, Entry, Result>(
@@ -25,29 +36,55 @@ export function answerInPart<Request extends object, Response extends object, En
 ): Disposition {
   const request = decodeBody(context, api.request);
   const kept: Entry[] = [];
-  const answered: Result[] = [];
+  const answered: Answered<Entry, Result>[] = [];
   for (const entry of api.entries(request)) {
     const result = api.answered(entry, context);
     if (result === null) kept.push(entry);
-    else answered.push(result);
+    else answered.push({ entry, result });
   }
   if (answered.length === 0) {
     if (change === undefined) return { kind: 'forward' };
     return { kind: 'forward', rewrite: rewriting(context.header, api.response, change) };
   }
   if (kept.length === 0) {
-    const response = api.response.create();
-    api.results(response).push(...answered);
-    return answer(context, api.response, response);
+    const response = judged(context, api, answered).then((results) => {
+      const message = api.response.create();
+      api.results(message).push(...results);
+      return responseTo(context.header, api.response, message);
+    });
+    return { kind: 'answer', response };
   }
   return {
     kind: 'forward',
     request: requestWith(context, api.request, api.keeping(request, kept)),
-    rewrite: rewriting(context.header, api.response, (response) => {
+    asksUpstream: true,
+    rewrite: rewriting(context.header, api.response, async (response) => {
       change?.(response);
       // Admin answers are matched by name, not by position.
-      api.results(response).push(...answered);
+      api.results(response).push(...(await judged(context, api, answered)));
       return true;
     }),
   };
+}
+
+interface Answered<Entry, Result> {
+  readonly entry: Entry;
+  readonly result: Result;
+}
+
+/** The results, but for entries of topics that the client may not touch. */
+async function judged<Request extends object, Response extends object, Entry, Result>(
+  context: RequestContext,
+  { right }: ListedRequest<Request, Response, Entry, Result>,
+  answered: readonly Answered<Entry, Result>[],
+): Promise<Result[]> {
+  if (right === undefined) return answered.map(({ result }) => result);
+  const topics = answered.map(({ entry }) => right.topicOf(entry, context));
+  const named = topics.filter((topic) => topic !== null);
+  const verdicts = await authorize(context.session, named, right.operation);
+  return answered.map(({ entry, result }, index) => {
+    const verdict = verdicts.get(topics[index] ?? '');
+    const isForbidden = verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
+    return isForbidden ? right.refused(entry, forbiddenTopic, context) : result;
+  });
 }

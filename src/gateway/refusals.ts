@@ -23,6 +23,12 @@ export function mirrorRefusal(view: TopicView, what: string): Refusal {
   };
 }
 
+/** As brokers say it to who lacks a right. */
+export const forbiddenTopic: Refusal = {
+  errorCode: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+  errorMessage: 'Topic authorization failed.',
+};
+
 /** For administration while we cannot tell what a topic is; clients try again. */
 export function unsettledRefusal(): Refusal {
   return {

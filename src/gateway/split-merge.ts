@@ -1,8 +1,8 @@
 // A fetch at a virtual broker: which of its partitions the broker behind it answers (shifted or as
 // they are), which a copy answers, and which nobody here may; and the merging of both sides in the
-// order of the request. Refuses to know byte positions. Invariants: one partition's answer comes
-// from one side only; a copy is left for the shell only when no batch of it lies at or after the
-// offset; a merged answer never has a session.
+// order of the request. Refuses to know byte positions. Invariants: rights come first, as at a
+// broker; one partition's answer comes from one side only; a copy is left for the shell only when
+// no batch of it lies at or after the offset; a merged answer never has a session.
 import {
   createFetchRequest,
   createFetchTopic,
@@ -72,8 +72,10 @@ interface CopyPart {
 interface RefusedPart {
   readonly kind: 'refused';
   readonly errorCode: number;
-  /** Whose leader the client should hear of. */
+  /** Undefined while we cannot tell. */
   readonly view: TopicView | undefined;
+  /** Whether the client should hear who leads it. */
+  readonly hasLeader: boolean;
 }
 
 type Part = UpstreamPart | CopyPart | RefusedPart;
@@ -104,7 +106,7 @@ export function splitFetch(directory: TopicDirectory, request: FetchRequest): Sp
       let part = asItIs;
       if (standing.kind === 'unsettled') {
         const errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
-        part = { kind: 'refused', errorCode, view: undefined };
+        part = { kind: 'refused', errorCode, view: undefined, hasLeader: false };
       } else if (standing.kind === 'known') {
         part = partOf(standing.view, partition);
       }
@@ -117,7 +119,13 @@ export function splitFetch(directory: TopicDirectory, request: FetchRequest): Sp
 }
 
 function partOf(view: TopicView, partition: FetchPartition): Part {
-  const notLeader: Part = { kind: 'refused', errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER, view };
+  const refused = (errorCode: number, { hasLeader }: { hasLeader: boolean }): RefusedPart => ({
+    kind: 'refused',
+    errorCode,
+    view,
+    hasLeader,
+  });
+  const notLeader = refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, { hasLeader: true });
   if (isMirrored(view)) return notLeader;
   const place = view.partition(partition.partition);
   if (place === undefined) return asItIs;
@@ -125,7 +133,7 @@ function partOf(view: TopicView, partition: FetchPartition): Part {
   if (native === undefined) return notLeader;
   const leaderEpoch = virtualEpoch(partition.currentLeaderEpoch);
   if (currentLeaderEpochToNative(native, leaderEpoch) === 'fenced') {
-    return { kind: 'refused', errorCode: ErrorCode.FENCED_LEADER_EPOCH, view };
+    return refused(ErrorCode.FENCED_LEADER_EPOCH, { hasLeader: true });
   }
   const extent = extentAt(place.timeline, virtualOffset(partition.fetchOffset));
   if (extent === native) return { kind: 'upstream', extent: native };
@@ -134,7 +142,7 @@ function partOf(view: TopicView, partition: FetchPartition): Part {
   // the shell's: this version makes none and reads none.
   const isBelow = extent === undefined;
   const errorCode = isBelow ? ErrorCode.OFFSET_OUT_OF_RANGE : ErrorCode.KAFKA_STORAGE_ERROR;
-  return { kind: 'refused', errorCode, view: undefined };
+  return refused(errorCode, { hasLeader: false });
 }
 
 /** The request for the broker: only its own partitions, in native offsets. */
@@ -235,8 +243,10 @@ async function answerLocally(
 ): Promise<LocalAnswers> {
   const answers = new Map<string, PartitionData>();
   const items: Item[] = [];
-  const copied = split.items.flatMap(({ part }) => (part.kind === 'copy' ? [part.view.name] : []));
-  const verdicts = await authorize(session, copied, AclOperation.READ);
+  const known = split.items.flatMap(({ part }) =>
+    part.kind !== 'upstream' && part.view !== undefined ? [part.view.name] : [],
+  );
+  const verdicts = await authorize(session, known, AclOperation.READ);
   await learnHighWatermarks(session, readable(split, verdicts));
   let bytes = 0;
   for (const item of split.items) {
@@ -258,7 +268,7 @@ async function answerLocally(
       bytes += data.records?.length ?? 0;
     }
   }
-  await answerRefused(session, header, split, answers);
+  await answerRefused(session, header, { split, verdicts, answers });
   return { answers, items, bytes };
 }
 
@@ -318,25 +328,34 @@ async function readCopy(
 async function answerRefused(
   session: SessionView,
   header: RequestHeader,
-  split: SplitFetch,
-  answers: Map<string, PartitionData>,
+  parts: {
+    split: SplitFetch;
+    verdicts: ReadonlyMap<string, number>;
+    answers: Map<string, PartitionData>;
+  },
 ): Promise<void> {
+  const { split, verdicts, answers } = parts;
   const fenced = new Set<string>();
   for (const { part } of split.items) {
-    const isShells = part.kind === 'refused' && part.view !== undefined && !isMirrored(part.view);
-    if (isShells && part.view !== undefined) fenced.add(part.view.name);
+    if (part.kind !== 'refused' || !part.hasLeader || part.view === undefined) continue;
+    if (!isMirrored(part.view)) fenced.add(part.view.name);
   }
   const canHint = header.apiVersion >= currentLeaderFrom;
   const hints = canHint && fenced.size > 0 ? await leadersOf(session, fenced) : undefined;
   for (const { topic, partition, part } of split.items) {
     if (part.kind !== 'refused') continue;
     const index = partition.partition;
-    const { errorCode, view } = part;
+    const { errorCode, view, hasLeader } = part;
+    const verdict = view === undefined ? undefined : verdicts.get(view.name);
+    if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+      answers.set(partitionKey(topic, index), refusal(index, verdict));
+      continue;
+    }
     let hint: Replaced['hint'];
     if (view !== undefined && isMirrored(view)) {
       const leaderEpoch = mirrorLeaderEpoch(view, index);
       hint = { leaderId: session.services.linkNodeId, leaderEpoch };
-    } else if (view !== undefined) {
+    } else if (view !== undefined && hasLeader) {
       hint = hintFor(hints, view.name, index);
     }
     const data = setLeader(refusal(index, errorCode), hint, header.apiVersion);

@@ -25,12 +25,13 @@ import {
 } from '../../../protocol/generated/describe-configs-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { alwaysSynced } from '../../link/topic-configs.ts';
-import { alterationRefusal, mirrorOf, syncedKeyRefusal } from '../config-resources.ts';
+import { AclOperation, authorize } from '../authorizer.ts';
+import { alterationRefusal, mirrorOf, syncedKeyRefusal, topicOf } from '../config-resources.ts';
 import type { Handler, RequestContext, SessionView } from '../handler.ts';
 import { apiOf, decodeBody, responseTo } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
-import type { Refusal } from '../refusals.ts';
+import { forbiddenTopic, type Refusal } from '../refusals.ts';
 
 const alterConfigsApi = apiOf(alterConfigsRequestCodec, alterConfigsResponseCodec);
 const describeConfigsApi = apiOf(describeConfigsRequestCodec, describeConfigsResponseCodec, {
@@ -54,6 +55,7 @@ export function createAlterConfigsHandler(ownTopics: OwnTopics): Handler {
       return refusal && refused(resource, refusal);
     },
     results: ({ responses }) => responses,
+    right: { operation: AclOperation.ALTER_CONFIGS, topicOf, refused },
   };
   return (context) => {
     const { resources } = decodeBody(context, alterConfigsRequestCodec);
@@ -83,11 +85,16 @@ async function answerForMirrors(
 ): Promise<readonly Buffer[]> {
   const { session, header } = context;
   const request = decodeBody(context, alterConfigsRequestCodec);
+  const names = request.resources.flatMap((resource) => topicOf(resource) ?? []);
+  const verdicts = await authorize(session, names, AclOperation.ALTER_CONFIGS);
+  const isForbidden = (resource: AlterConfigsResource): boolean =>
+    verdicts.get(topicOf(resource) ?? '') === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
   const configs = await currentConfigs(session, mirrors);
   const responses: AlterConfigsResourceResponse[] = [];
   const kept: AlterConfigsResource[] = [];
   for (const resource of request.resources) {
     const refusal =
+      (isForbidden(resource) ? forbiddenTopic : null) ??
       alterationRefusal(session.services, ownTopics, resource) ??
       (mirrorOf(session.services, resource) === undefined
         ? null

@@ -12,6 +12,7 @@ import {
   createPartitionsResponseCodec,
 } from '../../../protocol/generated/create-partitions-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
+import { AclOperation } from '../authorizer.ts';
 import type { Handler, RequestContext } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
@@ -42,6 +43,11 @@ export function createCreatePartitionsHandler(ownTopics: OwnTopics): Handler {
       return refused && createCreatePartitionsTopicResult({ name: topic.name, ...refused });
     },
     results: ({ results }) => results,
+    right: {
+      operation: AclOperation.ALTER,
+      topicOf: ({ name }) => name,
+      refused: ({ name }, refused) => createCreatePartitionsTopicResult({ name, ...refused }),
+    },
   };
   return (context) => answerInPart(context, api);
 }

@@ -1,6 +1,6 @@
 // CreateTopics: names of our own topics are refused, and so is the name of a mirror whose shell
 // topic is about to be made (the intent is committed before it exists). An existing mirror is the
-// destination's "already exists".
+// destination's "already exists". While we cannot tell which names those are, nothing is made.
 import {
   type CreatableTopic,
   type CreateTopicsRequest,
@@ -16,13 +16,15 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import type { Handler, RequestContext } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
-import { ownTopicRefusal, type Refusal } from '../refusals.ts';
+import { ownTopicRefusal, type Refusal, unsettledRefusal } from '../refusals.ts';
 
 export function createCreateTopicsHandler(ownTopics: OwnTopics): Handler {
   const refusal = ({ name }: CreatableTopic, context: RequestContext): Refusal | null => {
     if (ownTopics.has({ name })) return ownTopicRefusal();
-    const view = context.session.services.directory.byName(name);
-    if (view === undefined || view.topicId !== null) return null;
+    const { directory } = context.session.services;
+    const view = directory.byName(name);
+    if (view === undefined) return directory.isSettled ? null : unsettledRefusal();
+    if (view.topicId !== null) return null;
     const errorMessage = `topic ${name} is being created as a mirror over link ${view.link}`;
     return { errorCode: ErrorCode.TOPIC_ALREADY_EXISTS, errorMessage };
   };

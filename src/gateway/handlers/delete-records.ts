@@ -1,4 +1,5 @@
-// DeleteRecords, looked at on every node, partition by partition.
+// DeleteRecords, looked at on every node, partition by partition. Who may not delete is told that
+// (29), and nothing else of what is refused here.
 //  * Our own topics and mirrors: 44 (a mirror follows the source's log start).
 //  * Promoted, at the link node, or a topic that is not settled: 6, the client asks the leader.
 //  * Promoted, at its leader: below the splice 44; from it on the shell's records go at the shifted
@@ -23,8 +24,9 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { nativeOffset } from '../../timeline/offsets.ts';
 import { toVirtualBound } from '../../timeline/timeline.ts';
+import { AclOperation, authorize } from '../authorizer.ts';
 import type { Handler, SessionView } from '../handler.ts';
-import { answer, decodeBody, requestWith, rewriting } from '../messages.ts';
+import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { isMirrored, openNativeExtent, topicStanding } from '../topic-standing.ts';
 
@@ -58,13 +60,15 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
       if (kept.length > 0) topics.push(createDeleteRecordsTopic({ name, partitions: kept }));
     }
     if (topics.length === 0) {
-      const response = createDeleteRecordsResponse();
-      addRefused(response, refused);
-      return answer(context, deleteRecordsResponseCodec, response);
+      const message = createDeleteRecordsResponse();
+      const response = addRefused(session, message, refused).then(() =>
+        responseTo(context.header, deleteRecordsResponseCodec, message),
+      );
+      return { kind: 'answer', response };
     }
     const rewrite = rewriting(context.header, deleteRecordsResponseCodec, async (response) => {
       const isShifted = await shift(session, response);
-      addRefused(response, refused);
+      await addRefused(session, response, refused);
       return isShifted || refused.size > 0;
     });
     if (!isChanged && refused.size === 0) return { kind: 'forward', rewrite };
@@ -73,6 +77,7 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
       kind: 'forward',
       request: requestWith(context, deleteRecordsRequestCodec, changed),
       rewrite,
+      asksUpstream: refused.size > 0,
     };
   };
 }
@@ -119,11 +124,17 @@ async function shift(session: SessionView, response: DeleteRecordsResponse): Pro
   return isChanged;
 }
 
-function addRefused(
+async function addRefused(
+  session: SessionView,
   response: DeleteRecordsResponse,
   refused: ReadonlyMap<string, DeleteRecordsPartitionResult[]>,
-): void {
+): Promise<void> {
+  const verdicts = await authorize(session, refused.keys(), AclOperation.DELETE);
   for (const [name, partitions] of refused) {
+    const verdict = verdicts.get(name);
+    if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+      for (const partition of partitions) partition.errorCode = verdict;
+    }
     const topic = response.topics.find((candidate) => candidate.name === name);
     if (topic) topic.partitions.push(...partitions);
     else response.topics.push(createDeleteRecordsTopicResult({ name, partitions }));

@@ -12,6 +12,7 @@ import {
   type DeleteTopicsResponse,
   deleteTopicsResponseCodec,
 } from '../../../protocol/generated/delete-topics-response.ts';
+import { AclOperation } from '../authorizer.ts';
 import type { Handler, RequestContext } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
@@ -44,14 +45,25 @@ export function createDeleteTopicsHandler(ownTopics: OwnTopics): Handler {
         : { ...request, topics: entries },
     answered: (topic, context) => {
       const refused = refusal(topic, context);
-      const { name, topicId } = topic;
-      return (
-        refused && createDeletableTopicResult({ name, topicId, ...forVersion(refused, context) })
-      );
+      return refused && resultOf(topic, refused, context);
     },
     results: ({ responses }) => responses,
+    right: {
+      operation: AclOperation.DELETE,
+      topicOf: ({ name, topicId }, { session }) =>
+        name ?? session.services.directory.byId(topicId)?.name ?? null,
+      refused: resultOf,
+    },
   };
   return (context) => answerInPart(context, api);
+}
+
+function resultOf(
+  { name, topicId }: DeleteTopicState,
+  refusal: Refusal,
+  context: RequestContext,
+): DeletableTopicResult {
+  return createDeletableTopicResult({ name, topicId, ...forVersion(refusal, context) });
 }
 
 /** The message has a place from version 5 on, and an earlier one may not carry it. */

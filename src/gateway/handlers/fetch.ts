@@ -2,7 +2,7 @@
 // untouched, a promoted one passes shifted, and what lies in a copy is merged in. Owns the choice
 // among these and the stateless session scheme (splice-facts, "Fetch sessions"). Invariants: a
 // broker never hears of a mirror; a response that could hold a promoted partition never streams
-// past us unshifted.
+// past us unshifted, whichever connection its session began on (fetch-session-note.ts).
 import {
   decodeFetchRequest,
   encodeFetchRequest,
@@ -10,8 +10,9 @@ import {
 } from '../../../protocol/generated/fetch-request.ts';
 import { encodeRequestFrame, Reader } from '../../../protocol/index.ts';
 import { sessionNotFound } from '../fetch-answers.ts';
+import { noteOf } from '../fetch-session-note.ts';
 import { rewriteFetchFrame, shiftPassing } from '../fetch-shift.ts';
-import type { Disposition, Handler, RequestContext, SessionView } from '../handler.ts';
+import type { Disposition, Handler, RequestContext } from '../handler.ts';
 import { fetchFromMirrors } from '../mirror-fetch.ts';
 import { fetchMerged, type SplitFetch, splitFetch, upstreamRequest } from '../split-merge.ts';
 
@@ -22,9 +23,6 @@ const sessionsFrom = 7;
  * response can stream through.
  */
 const versionWithoutEndpoints = 15;
-
-/** Whether the connection's fetch session at the broker may hold promoted partitions. */
-const mayHoldPromoted = Symbol('fetch session may hold promoted partitions');
 
 export const fetchHandler: Handler = (context) => {
   const { session, header } = context;
@@ -41,24 +39,13 @@ export const fetchHandler: Handler = (context) => {
     return { kind: 'answer', response };
   }
   const split = splitFetch(session.services.directory, request);
-  const mustRewrite = mayHoldShifted(session, split, isIncremental);
+  const mustRewrite = noteOf(session).mayHoldShifted(session, request, split.hasShifted);
   if (!split.hasLocal) return forward(context, request, split, mustRewrite);
   const response = isIncremental
     ? Promise.resolve(sessionNotFound(header))
     : fetchMerged(session, header, request, split, versionUpstream(context));
   return { kind: 'answer', response };
 };
-
-/**
- * A full request replaces the session; an incremental one adds to it, or continues one that we
- * never saw.
- */
-function mayHoldShifted(session: SessionView, split: SplitFetch, isIncremental: boolean): boolean {
-  const before = session.scratch.get(mayHoldPromoted) ?? session.services.directory.hasPromoted;
-  const after = split.hasShifted || (isIncremental && before === true);
-  session.scratch.set(mayHoldPromoted, after);
-  return after;
-}
 
 function versionUpstream({ session, header }: RequestContext): number {
   const range = session.upstreamVersions.get(header.apiKey);
@@ -82,7 +69,7 @@ function forward(
           rewrite: (frame: Buffer) => rewriteFetchFrame(session.services, frame, version),
           ...(mayNameBrokers ? {} : { patch: () => shiftPassing(session.services, version) }),
         }
-      : {};
+      : noteOf(session).learning(session, request, version);
   if (split.hasShifted) {
     const native = upstreamRequest(request, split.items);
     const changed = encodeRequestFrame({ ...header, apiVersion: version }, (writer) =>

@@ -12,7 +12,8 @@ import {
   type IncrementalAlterConfigsResponse,
   incrementalAlterConfigsResponseCodec,
 } from '../../../protocol/generated/incremental-alter-configs-response.ts';
-import { alterationRefusal, isLinkNode, syncedKeyRefusal } from '../config-resources.ts';
+import { AclOperation } from '../authorizer.ts';
+import { alterationRefusal, isLinkNode, syncedKeyRefusal, topicOf } from '../config-resources.ts';
 import type { Handler } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
@@ -44,6 +45,12 @@ export function createIncrementalAlterConfigsHandler(ownTopics: OwnTopics): Hand
       return refused && createAlterConfigsResourceResponse({ ...resource, ...refused });
     },
     results: ({ responses }) => responses,
+    right: {
+      operation: AclOperation.ALTER_CONFIGS,
+      topicOf,
+      refused: ({ resourceType, resourceName }, refused) =>
+        createAlterConfigsResourceResponse({ resourceType, resourceName, ...refused }),
+    },
   };
   return (context) => answerInPart(context, api);
 }

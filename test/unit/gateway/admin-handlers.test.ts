@@ -93,6 +93,7 @@ import {
   listTransactionsRequestCodec,
 } from '../../../protocol/generated/list-transactions-request.ts';
 import { listTransactionsResponseCodec } from '../../../protocol/generated/list-transactions-response.ts';
+import { ErrorCode } from '../../../protocol/index.ts';
 import { consumerGroupHeartbeatHandler } from '../../../src/gateway/handlers/consumer-group-heartbeat.ts';
 import { createCreatePartitionsHandler } from '../../../src/gateway/handlers/create-partitions.ts';
 import { createCreateTopicsHandler } from '../../../src/gateway/handlers/create-topics.ts';
@@ -106,11 +107,13 @@ import { listTransactionsHandler } from '../../../src/gateway/handlers/list-tran
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
+  DESCRIBE,
   exchange,
   FakeSession,
   linkNodeId,
   ordersId,
   promotedAt100,
+  READ,
   type TopicFixture,
 } from './read-fixtures.ts';
 
@@ -129,6 +132,12 @@ function sessionWith(topics: readonly TopicFixture[], role: FakeSession['role'][
   );
   for (const topic of topics) session.directory.put(topic);
   return session;
+}
+
+/** What the broker got of one API. */
+function sentTo(session: FakeSession, { apiKey }: { readonly apiKey?: number | undefined }) {
+  const seen = session.broker.seen.filter((one) => one.apiKey === apiKey);
+  return seen.map(({ message }) => message);
 }
 
 const deleteTopics = { request: deleteTopicsRequestCodec, response: deleteTopicsResponseCodec };
@@ -166,7 +175,7 @@ test('DeleteTopics: mirrors and our own topics stay, by name and by id', async (
       response.responses.map(({ errorCode }) => errorCode),
       [0, 44, 44],
     );
-    const sent = session.broker.seen.at(-1)?.message as DeleteTopicsRequest;
+    const sent = sentTo(session, deleteTopics.request)[0] as DeleteTopicsRequest;
     assert.deepEqual([...sent.topicNames, ...sent.topics.map(({ name }) => name)], ['plain']);
     if (version >= 5) assert.match(response.responses[1]?.errorMessage ?? '', /cannot be deleted/);
   }
@@ -178,7 +187,7 @@ test('DeleteTopics: when all is refused nothing is sent; a promoted topic may go
   const handler = createDeleteTopicsHandler(ownTopics);
   const { response } = await exchange(session, handler, deleteTopics, 5, request);
   assert.equal(response.responses[0]?.errorCode, 44);
-  assert.deepEqual(session.broker.seen, []);
+  assert.deepEqual(sentTo(session, deleteTopics.request), []);
   session.directory.put(promoted);
   session.broker.serve(deleteTopics.request, deleteTopics.response, () =>
     createDeleteTopicsResponse({ responses: [createDeletableTopicResult({ name: 'orders' })] }),
@@ -214,6 +223,17 @@ test('CreateTopics: neither our own topics nor a mirror that is about to be made
       ],
     );
   }
+});
+
+test('CreateTopics: nothing is made while we cannot tell which names are mirrors', async () => {
+  const codecs = { request: createTopicsRequestCodec, response: createTopicsResponseCodec };
+  const session = sessionWith([], 'bootstrap');
+  session.directory.isSettled = false;
+  const request = createCreateTopicsRequest({ topics: [createCreatableTopic({ name: 'plain' })] });
+  const handler = createCreateTopicsHandler(ownTopics);
+  const { response } = await exchange(session, handler, codecs, 7, request);
+  assert.equal(response.topics[0]?.errorCode, ErrorCode.REQUEST_TIMED_OUT);
+  assert.deepEqual(session.broker.seen, []);
 });
 
 test('CreatePartitions: a mirror grows with its source only', async () => {
@@ -377,7 +397,7 @@ async function deleting(session: FakeSession, name: string, offset: bigint) {
   });
   const handler = createDeleteRecordsHandler(ownTopics);
   const { response } = await exchange(session, handler, deleteRecords, 2, request);
-  const sent = session.broker.seen.at(-1)?.message as DeleteRecordsRequest | undefined;
+  const sent = sentTo(session, deleteRecordsRequestCodec)[0] as DeleteRecordsRequest | undefined;
   return {
     result: response.topics[0]?.partitions[0],
     sentOffset: sent?.topics[0]?.partitions[0]?.offset,
@@ -408,6 +428,34 @@ test('DeleteRecords on a promoted topic: below the splice refused, from it on sh
   assert.deepEqual([all.sentOffset, all.result?.lowWatermark], [-1n, 122n]);
   const link = await deleting(sessionWith([promoted], 'link'), 'orders', 105n);
   assert.deepEqual([link.result?.errorCode, link.sentOffset], [6, undefined]);
+});
+
+test('who may not delete or grow a mirror hears that, and not that it is one', async () => {
+  const session = sessionWith([mirror], 'bootstrap');
+  session.broker.operations.set('orders', READ | DESCRIBE);
+  const deleting6 = createDeleteTopicsRequest({
+    topics: [createDeleteTopicState({ name: null, topicId: ordersId })],
+  });
+  const deleter = createDeleteTopicsHandler(ownTopics);
+  const deleted = await exchange(session, deleter, deleteTopics, 6, deleting6);
+  assert.equal(deleted.response.responses[0]?.errorCode, 29);
+  const grown = await exchange(
+    session,
+    createCreatePartitionsHandler(ownTopics),
+    { request: createPartitionsRequestCodec, response: createPartitionsResponseCodec },
+    3,
+    createCreatePartitionsRequest({
+      topics: [createCreatePartitionsTopic({ name: 'orders', count: 9 })],
+    }),
+  );
+  assert.equal(grown.response.results[0]?.errorCode, 29);
+  const log = new MemoryMirrorLog(40n, batch(40n, 60));
+  for (const topic of [mirror, { ...promoted, log }]) {
+    const records = sessionWith([topic], 'broker');
+    records.broker.operations.set('orders', READ | DESCRIBE);
+    const { result, sentOffset } = await deleting(records, 'orders', 60n);
+    assert.deepEqual([result?.errorCode, sentOffset], [29, undefined]);
+  }
 });
 
 test('a member that comes from another cluster is told to join again', async () => {

@@ -36,11 +36,13 @@ import {
   createIncrementalAlterConfigsResponse,
   incrementalAlterConfigsResponseCodec,
 } from '../../../protocol/generated/incremental-alter-configs-response.ts';
+import { ApiKey, ErrorCode } from '../../../protocol/index.ts';
 import { createAlterConfigsHandler } from '../../../src/gateway/handlers/alter-configs.ts';
 import { describeConfigsHandler } from '../../../src/gateway/handlers/describe-configs.ts';
 import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handlers/incremental-alter-configs.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import {
+  DESCRIBE,
   exchange,
   FakeSession,
   linkNodeId,
@@ -172,6 +174,60 @@ test('AlterConfigs: what it names otherwise, or leaves out, of the synced keys i
     assert.deepEqual(sent, ['plain']);
   }
   assert.equal((await ask(kept, 29)).codes.get('orders'), 29, 'no answer means no');
+});
+
+test('configs: of a topic that may be a mirror for all that we know none are changed', async () => {
+  const incremental = {
+    request: incrementalAlterConfigsRequestCodec,
+    response: incrementalAlterConfigsResponseCodec,
+  };
+  const full = { request: alterConfigsRequestCodec, response: alterConfigsResponseCodec };
+  for (const mode of ['unavailable', 'unsettled'] as const) {
+    const session = new FakeSession({ kind: 'bootstrap' });
+    if (mode === 'unavailable') session.directory.put({ ...mirror, mode });
+    else session.directory.isSettled = false;
+    const resource = { resourceType: 2, resourceName: 'orders' };
+    const one = await exchange(
+      session,
+      createIncrementalAlterConfigsHandler(ownTopics),
+      incremental,
+      1,
+      createIncrementalAlterConfigsRequest({ resources: [createAlterConfigsResource(resource)] }),
+    );
+    const other = await exchange(
+      session,
+      createAlterConfigsHandler(ownTopics),
+      full,
+      2,
+      createAlterConfigsRequest({ resources: [createFullResource(resource)] }),
+    );
+    for (const { response } of [one, other]) {
+      assert.equal(response.responses[0]?.errorCode, ErrorCode.REQUEST_TIMED_OUT, mode);
+    }
+    const altered = session.broker.seen.filter(({ apiKey }) => apiKey !== ApiKey.Metadata);
+    assert.deepEqual(altered, [], 'the destination never hears of it');
+  }
+});
+
+test('configs: who may not alter a mirror hears that, and not that it is one', async () => {
+  const session = new FakeSession({ kind: 'bootstrap' });
+  session.directory.put(mirror);
+  session.broker.operations.set('orders', DESCRIBE);
+  const resource = { resourceType: 2, resourceName: 'orders' };
+  const configs = [createAlterableConfig({ name: 'cleanup.policy', value: 'delete' })];
+  const { response } = await exchange(
+    session,
+    createIncrementalAlterConfigsHandler(ownTopics),
+    {
+      request: incrementalAlterConfigsRequestCodec,
+      response: incrementalAlterConfigsResponseCodec,
+    },
+    1,
+    createIncrementalAlterConfigsRequest({
+      resources: [createAlterConfigsResource({ ...resource, configs })],
+    }),
+  );
+  assert.equal(response.responses[0]?.errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
 });
 
 test('taking configs away from the link node does nothing, and is no error', async () => {

@@ -56,7 +56,8 @@ export const ordersId = 'BAAAAAAAAAAAAAAAAAAAAA';
 export const otherId = 'CAAAAAAAAAAAAAAAAAAAAA';
 export const READ = 1 << 3;
 export const DESCRIBE = 1 << 8;
-export const ALL = READ | DESCRIBE | (1 << 4);
+/** With write, delete, alter, and alter configs. */
+export const ALL = READ | DESCRIBE | (1 << 4) | (1 << 6) | (1 << 7) | (1 << 11);
 
 /** S = 100, n = 8, native epoch 2 = V0 = 6. */
 export function promotedAt100(start = 0n): Timeline {

@@ -325,6 +325,19 @@ test('an incremental fetch that names nothing is still shifted', async () => {
   assert.equal(answered((await fetch(unknown, [], next)).response).highWatermark, 132n);
 });
 
+test('a session of another connection is shifted, whatever this one has begun itself', async () => {
+  const session = virtualBroker();
+  await fetch(session, [ordinary], { sessionEpoch: 0 });
+  continueSession(session, { id: ordersId, highWatermark: 40n, records: batch(13n, 1) });
+  const own = await fetch(session, [], { sessionId: 77, sessionEpoch: 1 });
+  assert.equal(answered(own.response).highWatermark, 40n, 'one of ordinary topics: not looked at');
+  const other = await fetch(session, [], { sessionId: 78, sessionEpoch: 5 });
+  assert.equal(answered(other.response).highWatermark, 132n);
+  await fetch(session, [{ fetchOffset: 103n }], { sessionId: 77, sessionEpoch: 2 });
+  const grown = await fetch(session, [], { sessionId: 77, sessionEpoch: 3 });
+  assert.equal(answered(grown.response).highWatermark, 132n, 'the own one has grown');
+});
+
 test('a topic in doubt that a session still holds is answered retriably', async () => {
   const session = virtualBroker();
   await fetch(session, [{ fetchOffset: 103n }], { sessionEpoch: 0 });
@@ -406,6 +419,23 @@ test('who may not read the topic gets nothing of its copy', async () => {
   const data = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(data.errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
   assert.equal(data.records?.length, 0);
+});
+
+test('who may not read a topic hears that first, and not who leads it or where it begins', async () => {
+  const log = new MemoryMirrorLog(50n, batch(50n, 50));
+  for (const mode of ['mirror', 'switching', 'promoted'] as const) {
+    const session = virtualBroker();
+    const timeline = mode === 'promoted' ? { timeline: promotedAt100(50n) } : {};
+    session.directory.put({ name: 'orders', mode, log, ...timeline });
+    session.broker.operations.set('orders', DESCRIBE);
+    for (const ask of [{ fetchOffset: 10n }, { fetchOffset: 60n, currentLeaderEpoch: 5 }]) {
+      const { response } = await fetch(session, [ask]);
+      const data = answered(response);
+      assert.equal(data.errorCode, ErrorCode.TOPIC_AUTHORIZATION_FAILED, mode);
+      assert.deepEqual([data.logStartOffset, data.currentLeader.leaderId], [-1n, -1]);
+      assert.deepEqual(response.nodeEndpoints, []);
+    }
+  }
 });
 
 test('not knowing never means ordinary: unsettled, nothing goes upstream', async () => {
