@@ -243,6 +243,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
         bytesFromClients: gateway.stats.bytesFromClientsTotal,
         bytesToClients: gateway.stats.bytesToClientsTotal,
         heldBytes: gateway.stats.heldBytes,
+        vanished: gateway.stats.vanishedTotal,
         certificateExpiresTimeMs: gateway.certificateExpiresTimeMs,
         bypassGroups: gateway.bypassGroups,
       }),

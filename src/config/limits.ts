@@ -4,6 +4,7 @@
 import { indexBytesMaxDefault } from '../../storage/index.ts';
 import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
+  clientIdCharactersMax,
   collectedResponseBytesMax,
   connectionsMax,
   heldBytesAlways,
@@ -12,6 +13,9 @@ import {
   receiveBlockSizes,
   receiveBytesMax,
   requestBytesMaxDefault,
+  verdictBytesMax,
+  verdictsAlways,
+  verdictsMax,
 } from '../gateway/limits.ts';
 import { defaultLinkLimits } from '../link/context.ts';
 import { eventBytesMax } from '../observe/events.ts';
@@ -34,6 +38,9 @@ const smallestBlockBytes = Math.min(...receiveBlockSizes);
 /** What one read can bring while memory is short; TLS gives so much at a time. */
 const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
 
+/** What a client says of itself, its id and its software, and what is known of its rights. */
+const clientNotesBytesMax = 2 * 2 * clientIdCharactersMax + verdictsAlways * verdictBytesMax;
+
 /**
  * What a connection holds when all that is shared is used up: a block that each side is read into;
  * and each over its little by one read: what both sides still have to be written (a block stays
@@ -41,7 +48,7 @@ const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
  * request that is dealt with.
  */
 export const clientConnectionBytesMax =
-  2 * smallestBlockBytes + (2 * 2 + 4) * (heldBytesAlways + readBytesMax);
+  2 * smallestBlockBytes + (2 * 2 + 4) * (heldBytesAlways + readBytesMax) + clientNotesBytesMax;
 
 /** By so much whoever comes last may go over what is shared. */
 const overshootBytes = Math.max(requestBytesMaxDefault, collectedResponseBytesMax);
@@ -58,6 +65,11 @@ export const memoryTerms: readonly MemoryTerm[] = [
     what: 'memory that sockets are read into, all clients',
     countMax: 1,
     bytesMax: receiveBytesMax,
+  },
+  {
+    what: "answers about clients' rights, all clients",
+    countMax: verdictsMax,
+    bytesMax: verdictBytesMax,
   },
   // One Fetch answer is on its way while the one before is appended.
   { what: 'source broker', countMax: null, bytesMax: 2 * defaultLinkLimits.fetchBytesMax },

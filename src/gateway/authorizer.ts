@@ -32,6 +32,7 @@ export const verdictAgeMsMax = 30_000;
  * retries.
  */
 const refusalAgeMsMax = 1_000;
+/** Of one connection. */
 const cachedTopicsMax = 10_000;
 /** No topic has a longer name; one that a client makes up is neither asked for nor kept (R14). */
 const topicNameCharactersMax = 249;
@@ -42,6 +43,12 @@ interface Answer {
   readonly askedAtMs: number;
   readonly errorCode: number;
   readonly operations: number;
+}
+
+interface Cache {
+  readonly answers: Map<string, Answer>;
+  /** Of them so many are in the common count. */
+  counted: number;
 }
 
 const cacheKey = Symbol('authorizer');
@@ -61,7 +68,7 @@ export async function authorize(
   const names = [...new Set(topics)];
   const stale = names.filter((name) => {
     if (name.length > topicNameCharactersMax) return false;
-    const answer = cache.get(name);
+    const answer = cache.answers.get(name);
     if (answer === undefined) return true;
     const ageMsMax =
       verdict(answer, operation) === ErrorCode.NONE ? verdictAgeMsMax : refusalAgeMsMax;
@@ -73,11 +80,11 @@ export async function authorize(
       name,
       name.length > topicNameCharactersMax
         ? ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        : verdict(cache.get(name), operation),
+        : verdict(cache.answers.get(name), operation),
     ]),
   );
   // Only now: one request may name more topics than are kept.
-  evict(cache);
+  evict(session, cache);
   return verdicts;
 }
 
@@ -87,11 +94,17 @@ export function isUnanswered(error: unknown): boolean {
   return error.code === 'UNREACHABLE' || error.code === 'CLOSED' || error.code === 'TIMEOUT';
 }
 
-function cacheOf(session: SessionView): Map<string, Answer> {
-  const known = session.scratch.get(cacheKey);
-  if (known instanceof Map) return known;
-  const cache = new Map<string, Answer>();
+function cacheOf(session: SessionView): Cache {
+  const known = session.scratch.get(cacheKey) as Cache | undefined;
+  if (known !== undefined) return known;
+  const cache: Cache = { answers: new Map(), counted: 0 };
   session.scratch.set(cacheKey, cache);
+  const { verdicts } = session.services;
+  session.closed.addEventListener('abort', () => {
+    verdicts.change(-cache.counted);
+    cache.counted = 0;
+    cache.answers.clear();
+  });
   return cache;
 }
 
@@ -107,10 +120,10 @@ function verdict(answer: Answer | undefined, operation: AclOperation): number {
 
 async function ask(
   session: SessionView,
-  cache: Map<string, Answer>,
+  { answers }: Cache,
   names: readonly string[],
 ): Promise<void> {
-  for (const name of names) cache.delete(name);
+  for (const name of names) answers.delete(name);
   const askedAtMs = session.services.now();
   const request = createMetadataRequest({
     topics: names.map((name) => createMetadataRequestTopic({ name })),
@@ -121,7 +134,7 @@ async function ask(
     const response = await session.callUpstream(metadataApi, request);
     for (const { name, errorCode, topicAuthorizedOperations } of response.topics) {
       if (name !== null) {
-        cache.set(name, { askedAtMs, errorCode, operations: topicAuthorizedOperations });
+        answers.set(name, { askedAtMs, errorCode, operations: topicAuthorizedOperations });
       }
     }
   } catch (error) {
@@ -131,9 +144,14 @@ async function ask(
 }
 
 /** The oldest answers go first: `ask` puts renewed ones at the end. */
-function evict(cache: Map<string, Answer>): void {
-  for (const name of cache.keys()) {
-    if (cache.size <= cachedTopicsMax) break;
-    cache.delete(name);
+function evict(session: SessionView, cache: Cache): void {
+  const { verdicts } = session.services;
+  const { counted } = cache;
+  const most = session.closed.aborted ? 0 : Math.min(cachedTopicsMax, verdicts.most(counted));
+  for (const name of cache.answers.keys()) {
+    if (cache.answers.size <= most) break;
+    cache.answers.delete(name);
   }
+  cache.counted = cache.answers.size;
+  verdicts.change(cache.counted - counted);
 }

@@ -1,51 +1,33 @@
-// One client connection and its upstream: requests in order to their handlers, answers in order
-// back. Owns both sockets' flow (what may be read when), the start of the upstream, and the end of
-// both. Refuses to know any API but the first exchange. Invariants: one disposition at a time, so
-// that order is kept (R13); reading one side stops while the other is full, so that memory is
-// bounded (R14); what was sent is flushed before a FIN is passed on.
+// One client connection and its upstream. Owns both sockets' flow (what may be read when), the
+// start of the upstream, and the end of both. Refuses to know what becomes of requests
+// (request-dispatch.ts). Invariants: reading one side stops while the other is full, so that memory
+// is bounded (R14); what was sent is flushed before a FIN is passed on.
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { ApiKey, decodeRequestHeader, Reader, type RequestHeader } from '../../protocol/index.ts';
 import type { Api, VersionRange } from '../cluster/cluster.ts';
 import { describeForeignBytes } from './foreign-bytes.ts';
-import type {
-  Disposition,
-  GatewayServices,
-  Inspection,
-  ListenerRole,
-  RequestContext,
-} from './handler.ts';
-import {
-  answerApiVersions,
-  apiVersionsTooNew,
-  type LearnedVersions,
-  learnApiVersions,
-  type VersionLearner,
-} from './handlers/api-versions.ts';
+import type { GatewayServices, ListenerRole } from './handler.ts';
+import type { LearnedVersions, VersionLearner } from './handlers/api-versions.ts';
 import {
   heldBytesAlways,
   heldResponseBytesMax,
   requestBytesMaxDefault,
   requestsInFlightMax,
 } from './limits.ts';
-import { framed } from './messages.ts';
 import { OwedAnswers } from './owed-answers.ts';
 import { notSent, sendOwnCall } from './own-call.ts';
-import { PassingRequest } from './passing-request.ts';
 import { type PeerMemory, PeerSocket } from './peer-socket.ts';
+import { messageOf, RequestDispatch } from './request-dispatch.ts';
 import { RequestIntake } from './request-intake.ts';
 import { ResponseQueue } from './response-queue.ts';
 import type { SessionOptions } from './session-options.ts';
+import type { WatchedSession } from './session-watch.ts';
 import { Upstream } from './upstream.ts';
 
 /** Own requests are told apart by nothing but order; the ids only help to read a packet capture. */
 const ownCorrelationIdFirst = 0x40000000;
 
-const changedMeanwhile = 'the standing of a topic changed while a request to it was coming in';
-
-const noVersions: ReadonlyMap<number, VersionRange> = new Map();
-
-export class ClientSession implements VersionLearner {
+export class ClientSession implements VersionLearner, WatchedSession {
   readonly role: ListenerRole;
   readonly services: GatewayServices;
   readonly scratch = new Map<symbol, unknown>();
@@ -56,11 +38,8 @@ export class ClientSession implements VersionLearner {
   readonly #intake: RequestIntake;
   readonly #owed: OwedAnswers;
   readonly #closed = new AbortController();
+  readonly #dispatch: RequestDispatch;
   #upstream: Upstream | undefined;
-  #upstreamVersions = noVersions;
-  readonly #passing = new PassingRequest();
-  /** A request is being dealt with that holds up those behind it. */
-  #isBusy = false;
   #isPumping = false;
   #isFirstChunk = true;
   #isInputOver = false;
@@ -70,8 +49,6 @@ export class ClientSession implements VersionLearner {
   #isFault = false;
   #isOver = false;
   #nextCorrelationId = ownCorrelationIdFirst;
-  #clientId: string | null = null;
-  #software: string | null = null;
 
   constructor(client: Socket, options: SessionOptions) {
     this.role = options.role;
@@ -87,12 +64,12 @@ export class ClientSession implements VersionLearner {
       frameBytesMax: options.requestBytesMax ?? requestBytesMaxDefault,
       events: {
         mayBegin: () => this.#mayHandle(),
-        inspect: (head) => this.#inspect(head),
-        onRequest: (frame) => this.#handle(frame),
-        onPassage: (passage) => {
-          this.#clientId = this.#passing.begin(passage).clientId;
+        inspect: (head) => this.#dispatch.inspect(head),
+        onRequest: (frame) => this.#dispatch.handle(frame),
+        onPassage: (passage) => this.#dispatch.begin(passage),
+        onPassing: (bytes, place) => {
+          if (this.#endReason === null) this.#dispatch.pass(bytes, place);
         },
-        onPassing: (bytes, place) => this.#onPassing(bytes, place),
       },
     });
     client.setNoDelay(true);
@@ -121,10 +98,37 @@ export class ClientSession implements VersionLearner {
         this.#close(`an answer could not be rewritten: ${messageOf(error)}`);
       },
     });
+    this.#dispatch = this.#newDispatch();
+  }
+
+  #newDispatch(): RequestDispatch {
+    return new RequestDispatch({
+      session: this,
+      router: this.#options.router,
+      owed: this.#owed,
+      held: this.#memory.held,
+      upstream: () => this.#upstream,
+      start: () => this.#start(),
+      onAnswered: () => {
+        this.#client.flush();
+        this.#advance();
+      },
+      goOn: (work) => {
+        this.#pump(() => {
+          work();
+          this.#intake.advance();
+        });
+      },
+      end: (reason) => this.#end(reason),
+      close: (reason, { isFault }) => {
+        this.#isFault ||= isFault;
+        this.#close(reason);
+      },
+    });
   }
 
   get upstreamVersions(): ReadonlyMap<number, VersionRange> {
-    return this.#upstreamVersions;
+    return this.#dispatch.upstreamVersions;
   }
 
   get principal(): string | null {
@@ -133,7 +137,18 @@ export class ClientSession implements VersionLearner {
 
   /** No whole request has come. */
   get isSilent(): boolean {
-    return this.#upstream === undefined && !this.#isBusy;
+    return this.#upstream === undefined && !this.#dispatch.isBusy;
+  }
+
+  get movedBytes(): number {
+    return this.#client.movedBytes + (this.#upstream?.movedBytes ?? 0);
+  }
+
+  /** Whether only the end of a peer, which may never come, would let this go on or end. */
+  get waitsFor(): 'client' | 'destination' | null {
+    if (this.#client.hasUnsent) return 'client';
+    const isDue = this.#isInputOver || this.#upstream?.hasUnsent === true;
+    return isDue && this.#upstream !== undefined ? 'destination' : null;
   }
 
   get closed(): AbortSignal {
@@ -171,9 +186,9 @@ export class ClientSession implements VersionLearner {
       api,
       request,
       versionMax,
-      upstreamVersions: this.#upstreamVersions,
+      upstreamVersions: this.upstreamVersions,
       correlationId: this.#nextCorrelationId++,
-      clientId: this.#clientId,
+      clientId: this.#dispatch.clientId,
     });
     if (!this.#isPumping) upstream.flush();
     return answer;
@@ -181,7 +196,7 @@ export class ClientSession implements VersionLearner {
 
   /** While the broker is told again who the client is, nothing else may go there. */
   #renewal(): Promise<void> | undefined {
-    if (this.#upstreamVersions.size === 0 || this.#isOver) return undefined;
+    if (this.upstreamVersions.size === 0 || this.#isOver) return undefined;
     return this.#options.identity?.renewal({
       exchange: (api, request) => this.#call(api, request),
       onRenewed: () => this.#advance(),
@@ -192,13 +207,12 @@ export class ClientSession implements VersionLearner {
     });
   }
 
-  /** What the first exchange told: from then on requests are checked against it. */
   learn(versions: LearnedVersions): void {
-    this.#upstreamVersions = versions.ranges;
+    this.#dispatch.learn(versions);
   }
 
   noteSoftware(name: string, version: string): void {
-    this.#software = version === '' ? name : `${name}/${version}`;
+    this.#dispatch.noteSoftware(name, version);
   }
 
   /** Orderly: answers that are due go out first. */
@@ -206,6 +220,11 @@ export class ClientSession implements VersionLearner {
     this.#endReason ??= reason;
     this.#closed.abort();
     this.#advance();
+  }
+
+  abandon(reason: string): void {
+    this.#isFault = true;
+    this.#finish(reason);
   }
 
   destroy(reason: string): void {
@@ -249,7 +268,7 @@ export class ClientSession implements VersionLearner {
   }
 
   #mayHandle(): boolean {
-    const isHeldUp = this.#isBusy || this.#owed.askingPending > 0;
+    const isHeldUp = this.#dispatch.isBusy || this.#owed.askingPending > 0;
     if (isHeldUp || this.#isUpstreamOver || !this.#hasRoom()) return false;
     return this.#renewal() === undefined;
   }
@@ -272,12 +291,12 @@ export class ClientSession implements VersionLearner {
   /** Pauses and resumes both sides, and ends what is over. */
   #settle(): void {
     if (this.#isOver) return;
-    const isAllHandled = this.#intake.isEmpty && !this.#isBusy;
+    const isAllHandled = this.#intake.isEmpty && !this.#dispatch.isBusy;
     if (this.#endReason !== null && this.#owed.count === 0) {
       this.#close(this.#endReason);
       return;
     }
-    if (this.#isUpstreamOver && this.#owed.rewritesPending === 0 && !this.#isBusy) {
+    if (this.#isUpstreamOver && this.#owed.rewritesPending === 0 && !this.#dispatch.isBusy) {
       this.#cutIfHalfAnswered();
       const isClients = this.#isInputOver && this.#intake.isEmpty;
       this.#close(isClients ? 'client closed' : 'the broker closed the connection');
@@ -298,79 +317,6 @@ export class ClientSession implements VersionLearner {
       (this.#owed.heldBytes > heldMost && this.#upstream?.callsPending === 0);
     if (isFull) this.#upstream?.pause();
     else this.#upstream?.resume();
-  }
-
-  #inspect(head: Buffer): Inspection | null {
-    if (this.#upstream === undefined || this.#upstreamVersions.size === 0) return null;
-    return this.#passing.inspect(this, this.#options.router, head);
-  }
-
-  #onPassing(bytes: Buffer, { isLast }: { isLast: boolean }): void {
-    if (this.#endReason !== null) return;
-    if (!isLast) {
-      this.#upstream?.pass(bytes);
-      return;
-    }
-    const { header, passage } = this.#passing.ended();
-    // The broker does nothing with a request that it has only a part of.
-    if (passage.mayEnd?.() === false) this.#end(changedMeanwhile);
-    else this.#upstream?.passLast(bytes, this.#owed.expectation(header, passage));
-  }
-
-  #handle(frame: Buffer): void {
-    const { held } = this.#memory;
-    if (held.isOver && frame.length > heldBytesAlways) {
-      const detail = `${held.usedBytes} bytes are held for all clients`;
-      this.#end(`a request of ${frame.length} bytes cannot be held: ${detail}`);
-      return;
-    }
-    const tooNew = apiVersionsTooNew(frame);
-    if (tooNew !== null) {
-      this.#answer(Promise.resolve(tooNew), frame);
-      return;
-    }
-    const reader = new Reader(frame);
-    const header = decodeRequestHeader(reader);
-    this.#clientId = header.clientId;
-    if (this.#upstream === undefined) {
-      this.#holdUp(this.#start(), frame);
-      return;
-    }
-    if (header.apiKey !== ApiKey.ApiVersions && this.#upstreamVersions.size === 0) {
-      this.#holdUp(learnApiVersions(this), frame);
-      return;
-    }
-    const context: RequestContext = { session: this, header, frame, bodyOffset: reader.offset };
-    if (header.apiKey === ApiKey.ApiVersions) {
-      this.#answer(answerApiVersions(this, context), frame);
-      return;
-    }
-    const route = this.#options.router.route(header, this.#upstreamVersions);
-    if (route.kind === 'refused') {
-      this.#end(route.reason);
-      return;
-    }
-    this.#dispose(header, frame, route.handler(context));
-  }
-
-  /** Does something first, then handles the frame again. */
-  #holdUp(first: Promise<void>, frame: Buffer): void {
-    this.#isBusy = true;
-    this.#memory.held
-      .during(frame.length, () => first)
-      .then(
-        () => {
-          this.#isBusy = false;
-          this.#pump(() => {
-            this.#handle(frame);
-            this.#intake.advance();
-          });
-        },
-        (error) => {
-          this.#isBusy = false;
-          this.#close(messageOf(error));
-        },
-      );
   }
 
   async #start(): Promise<void> {
@@ -405,41 +351,6 @@ export class ClientSession implements VersionLearner {
     const { socket } = this.#client;
     if (socket instanceof TLSSocket) socket.destroy();
     else socket.resetAndDestroy();
-  }
-
-  #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {
-    if (disposition.kind === 'close') this.#end(disposition.reason);
-    else if (disposition.kind === 'answer') this.#answer(disposition.response, frame);
-    else this.#forward(header, frame, disposition);
-  }
-
-  #forward(
-    header: RequestHeader,
-    frame: Buffer,
-    disposition: Extract<Disposition, { kind: 'forward' }>,
-  ): void {
-    const chunks = disposition.request ?? framed(frame, []);
-    this.#upstream?.send(chunks, this.#owed.expectation(header, disposition));
-    if (disposition.thenEnds !== undefined) this.#end(disposition.thenEnds);
-  }
-
-  #answer(response: Promise<readonly Buffer[] | null>, request: Buffer): void {
-    const slot = this.#owed.open();
-    this.#isBusy = true;
-    const answered = this.#memory.held.during(request.length, () => response);
-    answered.then(
-      (chunks) => {
-        this.#isBusy = false;
-        this.#owed.write(slot, chunks ?? []);
-        this.#client.flush();
-        this.#advance();
-      },
-      (error) => {
-        this.#isBusy = false;
-        this.#isFault = !this.#closed.signal.aborted;
-        this.#close(`a request could not be answered: ${messageOf(error)}`);
-      },
-    );
   }
 
   /**
@@ -479,8 +390,8 @@ export class ClientSession implements VersionLearner {
     this.#options.onClosed({
       client: this.#clientAddress,
       upstreamLocalPort: this.#upstream?.localPort ?? 0,
-      clientId: this.#clientId,
-      software: this.#software,
+      clientId: this.#dispatch.clientId,
+      software: this.#dispatch.software,
       principal: this.principal,
       bytesFromClient: this.bytesFromClient,
       bytesToClient: this.bytesToClient,
@@ -488,8 +399,4 @@ export class ClientSession implements VersionLearner {
       isFault: this.#isFault,
     });
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -23,16 +23,18 @@ import {
 } from './handler.ts';
 import { createHandlers, createInspectors } from './handler-table.ts';
 import { HeldBytes } from './held-bytes.ts';
-import { connectionsMax, partialRequestBytesMax, silentMsMax } from './limits.ts';
+import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
 import { ReceiveBlocks } from './receive-blocks.ts';
 import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
 import type { SessionSummary } from './session-options.ts';
+import { SessionWatch } from './session-watch.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 import { UpstreamAddresses } from './upstream-addresses.ts';
 import { type UpstreamIdentity, UpstreamLogins } from './upstream-identity.ts';
+import { VerdictBudget } from './verdict-budget.ts';
 import { type NodePorts, VirtualBrokers } from './virtual-brokers.ts';
 
 export interface GatewayOptions {
@@ -55,6 +57,8 @@ export interface GatewayOptions {
   readonly requestBytesMax?: number;
   /** How long a client may stay without a request; default: `silentMsMax` of the limits. */
   readonly silentMsMax?: number;
+  /** How long a peer may neither take nor give what has to move; likewise. */
+  readonly stalledMsMax?: number;
 }
 
 export type ConnectionFields = Readonly<Record<string, string | number | boolean | null>>;
@@ -65,6 +69,8 @@ export interface GatewayStats {
   readonly bytesToClientsTotal: number;
   /** Of answers and requests, for all clients together; limited by `heldBytesMax`. */
   readonly heldBytes: number;
+  /** Connections that were ended because a peer was gone without a word. */
+  readonly vanishedTotal: number;
 }
 
 export interface Gateway {
@@ -118,8 +124,7 @@ class RunningGateway implements Gateway {
   readonly #ownTopics: OwnTopics;
   readonly #router: Router;
   readonly #sessions = new Set<ClientSession>();
-  /** Those that may still be silent, by when they came. */
-  readonly #newcomers = new Map<ClientSession, number>();
+  readonly #watch: SessionWatch<ClientSession>;
   readonly #intakeBudget = new IntakeBudget(partialRequestBytesMax);
   readonly #blocks = new ReceiveBlocks();
   readonly #budget: ConnectionBudget;
@@ -142,6 +147,7 @@ class RunningGateway implements Gateway {
     const { config, events, ports, cluster, directory } = options;
     const perAddressMax = config.connectionsPerAddressMax;
     this.#budget = new ConnectionBudget({ connectionsMax, perAddressMax });
+    this.#watch = new SessionWatch(options);
     const onSocket = (role: ListenerRole, socket: Socket): void => this.#accept(role, socket);
     this.#brokers = new VirtualBrokers({
       config,
@@ -167,6 +173,7 @@ class RunningGateway implements Gateway {
       events,
       clusterId,
       held: new HeldBytes(),
+      verdicts: new VerdictBudget(),
       linkNodeId: config.linkNodeId,
       ownTopicPrefix,
       endpoint: (nodeId) => brokers.endpoint(nodeId),
@@ -187,7 +194,7 @@ class RunningGateway implements Gateway {
     this.#isDestinationUp = true;
     const intervalMs = this.#options.refreshIntervalMs ?? refreshIntervalMsDefault;
     this.#refreshTimer = setInterval(() => {
-      this.#endSilent();
+      this.#watch.look(this.#sessions, this.#services.now());
       void this.#refresh();
     }, intervalMs);
     this.#bypass.start();
@@ -217,6 +224,7 @@ class RunningGateway implements Gateway {
       bytesFromClientsTotal,
       bytesToClientsTotal,
       heldBytes: this.#services.held.usedBytes,
+      vanishedTotal: this.#watch.vanishedTotal,
     };
   }
 
@@ -288,18 +296,8 @@ class RunningGateway implements Gateway {
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),
     });
     this.#sessions.add(session);
-    this.#newcomers.set(session, this.#services.now());
+    this.#watch.came(session, this.#services.now());
     this.#options.onConnection?.('opened', { client, listener: describeRole(role) });
-  }
-
-  /** A client that sends nothing has no connection behind it that a broker would end. */
-  #endSilent(): void {
-    const mostMs = this.#options.silentMsMax ?? silentMsMax;
-    const nowMs = this.#services.now();
-    for (const [session, cameMs] of this.#newcomers) {
-      if (!session.isSilent) this.#newcomers.delete(session);
-      else if (nowMs - cameMs >= mostMs) session.shutdown(`no request within ${mostMs} ms`);
-    }
   }
 
   /** By its certificate, where that is what the configuration says. */
@@ -343,7 +341,7 @@ class RunningGateway implements Gateway {
 
   #onClosed(role: ListenerRole, session: ClientSession, summary: SessionSummary): void {
     this.#sessions.delete(session);
-    this.#newcomers.delete(session);
+    this.#watch.left(session);
     this.#bytesFromClosed += summary.bytesFromClient;
     this.#bytesToClosed += summary.bytesToClient;
     const { isFault, ...fields } = { ...summary, listener: describeRole(role) };

@@ -7,6 +7,7 @@ import type { Api, BrokerInfo, VersionRange } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { HeldBytes } from './held-bytes.ts';
 import type { TopicDirectory } from './topic-directory.ts';
+import type { VerdictBudget } from './verdict-budget.ts';
 
 /** Which of our listeners a connection came in on. */
 export type ListenerRole =
@@ -39,6 +40,8 @@ export interface GatewayServices {
   readonly events: Events;
   /** What all connections hold together; whoever makes a large answer asks it for room. */
   readonly held: HeldBytes;
+  /** What all connections know of rights together. */
+  readonly verdicts: VerdictBudget;
   readonly linkNodeId: number;
   /** The destination's cluster id: also the virtual one. */
   readonly clusterId: string;

@@ -34,6 +34,15 @@ export const heldResponseBytesMax = 4 * 1024 * 1024;
  */
 export const heldBytesMax = 512 * 1024 * 1024;
 
+/** Answers about rights that all connections keep together, and each of them all the same. */
+export const verdictsMax = 200_000;
+export const verdictsAlways = 16;
+/** Of one: a topic's longest name, its answer, and their places in a map. */
+export const verdictBytesMax = 768;
+
+/** What is kept of a client's id, and of the name of its software: no real one is as long. */
+export const clientIdCharactersMax = 1024;
+
 /** What a connection may hold of each of them all the same. */
 export const heldBytesAlways = 16 * 1024;
 
@@ -63,6 +72,12 @@ export const requestHeadBytes = 1024;
  * broker's own limit acts, because every connection has one behind it.
  */
 export const silentMsMax = 10 * 60_000;
+
+/**
+ * Of a peer that takes nothing of what waits for it, or gives nothing of what is due after the
+ * client's FIN: as long as Kafka's connections.max.idle.ms too.
+ */
+export const stalledMsMax = 10 * 60_000;
 
 /** To one broker; the next one is tried after it when any will do. */
 export const connectTimeoutMs = 10_000;

@@ -87,6 +87,17 @@ export class PeerSocket {
     return isFull;
   }
 
+  /** Something was given to be sent that the kernel has not taken. */
+  get hasUnsent(): boolean {
+    return this.#socket.writableLength + this.#piecesBytes > 0;
+  }
+
+  /** What the peer has given and the kernel has taken so far. */
+  get movedBytes(): number {
+    const { bytesRead, bytesWritten, writableLength } = this.#socket;
+    return bytesRead + bytesWritten - writableLength;
+  }
+
   write(bytes: Buffer): void {
     if (bytes.length === 0) return;
     this.#piecesBytes += bytes.length;

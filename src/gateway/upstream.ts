@@ -101,6 +101,14 @@ export class Upstream {
     return this.#peer.isFull;
   }
 
+  get hasUnsent(): boolean {
+    return this.#peer.hasUnsent;
+  }
+
+  get movedBytes(): number {
+    return this.#peer.movedBytes;
+  }
+
   /** Requests of our own that are not answered yet; reading must go on for them. */
   get callsPending(): number {
     return this.#callsPending;

@@ -23,6 +23,8 @@ export interface MetricsSources {
     readonly bytesFromClients: number;
     readonly bytesToClients: number;
     readonly heldBytes: number;
+    /** Connections that were ended because a peer was gone without a word. */
+    readonly vanished: number;
     /** Null without TLS at the listeners. */
     readonly certificateExpiresTimeMs: number | null;
     readonly bypassGroups: readonly BypassGroup[];
@@ -337,8 +339,15 @@ class MetricsCollector {
       labelNames: ['direction'],
       registers: [this.registry],
     });
+    const vanished = new Counter({
+      name: 'causeway_gateway_vanished_peers_total',
+      help: 'Connections ended because a client or broker was gone without closing them.',
+      registers: [this.registry],
+    });
     this.#fillers.push(() => {
       const { bytesFromClients, bytesToClients } = sources.gateway();
+      vanished.reset();
+      vanished.inc(sources.gateway().vanished);
       bytes.reset();
       bytes.inc({ direction: 'in' }, bytesFromClients);
       bytes.inc({ direction: 'out' }, bytesToClients);

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { memoryBytesMax, memoryTerms, memoryWarning } from '../../../src/config/limits.ts';
 import {
+  clientIdCharactersMax,
   collectedResponseBytesMax,
   connectionsMax,
   heldBytesAlways,
@@ -11,6 +12,7 @@ import {
   partialRequestBytesMax,
   receiveBytesMax,
   requestBytesMaxDefault,
+  verdictsMax,
 } from '../../../src/gateway/limits.ts';
 import { responseBytesMax } from '../../../src/gateway/mirror-fetch.ts';
 
@@ -37,6 +39,14 @@ test('R14: what is large is shared by all clients, and each connection has its l
   for (const shared of [partialRequestBytesMax, receiveBytesMax, heldBytesMax]) {
     assert.ok(memoryTerms.some(({ bytesMax, countMax }) => bytesMax >= shared && countMax === 1));
   }
+  assert.ok(
+    memoryTerms.some(({ countMax }) => countMax === verdictsMax),
+    'rights are asked for',
+  );
+  assert.ok(
+    client.bytesMax >= 8 * heldBytesAlways + 4 * clientIdCharactersMax,
+    'what a client calls itself is kept',
+  );
   const inGiB = memoryBytesMax() / 2 ** 30;
   assert.ok(inGiB < 8, `${inGiB} GiB: a sum that no machine has says nothing`);
 });

@@ -4,6 +4,8 @@ import { test } from 'node:test';
 import type { MetadataRequest } from '../../../protocol/generated/metadata-request.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { AclOperation, authorize } from '../../../src/gateway/authorizer.ts';
+import { verdictsAlways } from '../../../src/gateway/limits.ts';
+import { VerdictBudget } from '../../../src/gateway/verdict-budget.ts';
 import { ALL, DESCRIBE, FakeSession, READ } from './read-fixtures.ts';
 
 async function verdict(
@@ -91,6 +93,27 @@ test('one request may name more topics than verdicts are kept', async () => {
   const verdicts = await authorize(client, names, AclOperation.READ);
   assert.equal(verdicts.size, names.length);
   assert.deepEqual(new Set(verdicts.values()), new Set([ErrorCode.NONE]));
+});
+
+test('R14: clients keep so many verdicts together, each a few, and none once gone', async () => {
+  const crowd = Array.from({ length: 4 }, session);
+  const verdicts = new VerdictBudget(100);
+  for (const client of crowd) Object.assign(client.services, { verdicts });
+  const names = Array.from({ length: 90 }, (_, index) => `topic-${index}`);
+  for (const client of crowd) {
+    for (const name of names) client.broker.operations.set(name, READ);
+    await authorize(client, names, AclOperation.READ);
+  }
+  assert.equal(verdicts.used, 90 + 3 * verdictsAlways);
+  const [first, second] = crowd;
+  first?.controller.abort();
+  assert.equal(verdicts.used, 3 * verdictsAlways);
+  await authorize(second ?? assert.fail(), names, AclOperation.READ);
+  assert.equal(verdicts.used, 100, 'the room that is left may be used');
+  await authorize(first ?? assert.fail(), names, AclOperation.READ);
+  assert.equal(verdicts.used, 100, 'who is gone keeps nothing');
+  for (const client of crowd) client.controller.abort();
+  assert.equal(verdicts.used, 0);
 });
 
 test('R14: a name that no topic can have is neither asked for nor kept', async () => {

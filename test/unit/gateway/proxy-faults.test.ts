@@ -159,6 +159,7 @@ test('R14: a client that connects and sends no request is ended', async () => {
     nowMs = silentMsMax;
     await until('its end', () => gateway.stats.connections === 0);
     assert.deepEqual(reasons, [`no request within ${silentMsMax} ms`]);
+    assert.equal(gateway.stats.vanishedTotal, 1);
     await until('the FIN', () => silent.readableEnded || silent.destroyed);
   } finally {
     await gateway.close({ drainMs: 0 });

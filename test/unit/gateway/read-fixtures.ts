@@ -41,6 +41,7 @@ import type {
   TopicMode,
   TopicView,
 } from '../../../src/gateway/topic-directory.ts';
+import { VerdictBudget } from '../../../src/gateway/verdict-budget.ts';
 import { Events } from '../../../src/observe/events.ts';
 import {
   nativeEpoch,
@@ -246,6 +247,7 @@ export class FakeSession implements SessionView {
       groupGate: this.groupGate,
       events: new Events(),
       held: new HeldBytes(),
+      verdicts: new VerdictBudget(),
       linkNodeId,
       clusterId: 'destination',
       ownTopicPrefix: '__causeway',

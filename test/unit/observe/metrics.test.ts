@@ -28,6 +28,7 @@ function metricsOf(
         bytesFromClients: 10,
         bytesToClients: 20,
         heldBytes: 30,
+        vanished: 3,
         certificateExpiresTimeMs: 1_900_000_000_500,
         bypassGroups: [
           { group: 'g', topics: ['orders'], members: [{ clientId: 'c', host: '10.0.0.7' }] },
@@ -84,6 +85,7 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_state_owner 1',
     'causeway_gateway_connections 2',
     'causeway_gateway_held_bytes 30',
+    'causeway_gateway_vanished_peers_total 3',
     'causeway_tls_certificate_expiry_timestamp_seconds{listener="gateway"} 1900000000.5',
     'causeway_bypass_group_members{group="g"} 1',
     'causeway_gateway_bytes_total{direction="in"} 10',
