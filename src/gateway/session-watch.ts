@@ -1,8 +1,8 @@
 // Ends connections that nobody is behind any more. A peer that goes without a FIN leaves no trace:
 // a client that sends nothing has no broker behind it that would end it, and a socket that nobody
 // reads is not read either, so that not even a reset is noticed. Owns since when each connection
-// says nothing; refuses to know sockets. Invariant: a peer that takes or gives a byte in time stays,
-// and so does whoever only waits for an answer, however long: brokers end what is idle.
+// says nothing; refuses to know sockets. Invariant: a peer that takes or gives a byte in time
+// stays, and so does whoever only waits for an answer, however long: brokers end what is idle.
 import { silentMsMax, stalledMsMax } from './limits.ts';
 
 export interface WatchedSession {

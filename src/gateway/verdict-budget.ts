@@ -1,8 +1,8 @@
 // How many answers about rights the connections of a gateway keep together (R14): a client may name
-// any topic, so it must not cost memory to have asked. Owns the count and its limit; refuses to know
-// answers. Invariant: whoever keeps answers has told how many, and tells 0 when it is over; while
-// the limit is reached each connection keeps a few all the same, so that nobody asks for the same
-// topic with each request.
+// any topic, so it must not cost memory to have asked. Owns the count and its limit; refuses to
+// know answers. Invariant: whoever keeps answers has told how many, and tells 0 when it is over;
+// while the limit is reached each connection keeps a few all the same, so that nobody asks for the
+// same topic with each request.
 import { verdictsAlways, verdictsMax } from './limits.ts';
 
 export class VerdictBudget {

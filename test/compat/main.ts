@@ -1,4 +1,4 @@
-// `npm run compat -- SUITE [--variant NAME] [--only REGEX] [--output DIRECTORY]`: a foreign
+// `npm run compat -- SUITE [--variant NAME,...] [--only REGEX] [--output DIRECTORY]`: a foreign
 // client's own test suite, directly and through the proxy; prints what differs. Owns the command
 // line and the order of a run. Exits 1 when anything differs that is not on the list, or nothing
 // was covered.
@@ -26,15 +26,18 @@ const suites: Readonly<Record<string, () => Suite>> = {
 function usage(problem: string): never {
   process.stderr.write(
     `${problem}\nusage: npm run compat -- ${Object.keys(suites).join('|')} ` +
-      `[--variant ${variants.join('|')}|all] [--only REGEX] [--output DIRECTORY]\n`,
+      `[--variant ${variants.join(',')}|all] [--only REGEX] [--output DIRECTORY]\n`,
   );
   process.exit(2);
 }
 
-function chosenVariants(name: string, suite: Suite): readonly Variant[] {
-  if (name === 'all') return suite.variants;
-  const found = suite.variants.find((variant) => variant === name);
-  return found === undefined ? usage(`no variant '${name}' of ${suite.name}`) : [found];
+/** Several, by commas, share one run beside the proxy. */
+function chosenVariants(names: string, suite: Suite): readonly Variant[] {
+  if (names === 'all') return suite.variants;
+  return names.split(',').map((name) => {
+    const found = suite.variants.find((variant) => variant === name);
+    return found ?? usage(`no variant '${name}' of ${suite.name}`);
+  });
 }
 
 interface Finished extends TestRun {
