@@ -93,7 +93,10 @@ async function consume() {
     await consumer.commitOffsets(
       list.map(({ topic, partition, next }) => ({ topic, partition, offset: String(next) })),
     );
-    const offsets = Object.fromEntries([...positions].map(([name, { next }]) => [name, next]));
+    // Not the positions: records may have come while the commit was under way.
+    const offsets = Object.fromEntries(
+      list.map(({ topic, partition, next }) => [`${topic}-${partition}`, next]),
+    );
     emit('reply', { id: command.id, offsets });
   });
   await Promise.race([hasEnough, stdinEnded]);
