@@ -76,9 +76,10 @@ async function importStateFile(
 ): Promise<void> {
   const config = await readConfig(context, options.config);
   const { importStateFromFile } = await import('../serve.ts');
-  const { topic, recordsCount } = await importStateFromFile(config, file);
-  const line = `${recordsCount} records written to state topic ${topic}.`;
-  context.done({ topic, recordsCount, imported: true }, line);
+  const { topic, recordsCount, isCut } = await importStateFromFile(config, file);
+  const cut = isCut ? ' The file ended in part of a commit, which was left out.' : '';
+  const line = `${recordsCount} records written to state topic ${topic}.${cut}`;
+  context.done({ topic, recordsCount, isCut, imported: true }, line);
 }
 
 export function addServeCommands(program: Command, runner: Runner): void {

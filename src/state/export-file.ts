@@ -1,11 +1,14 @@
 // The state as a file: one JSON object per line, first a head with the number of records, then key
 // and value of each record as they stand in the state topic. Used for local snapshots, `causeway
 // state export` and `import`. Secrets of links are in the records as references only, so they are
-// here too.
-// Invariant: a file that was cut anywhere is refused.
+// here too. Behind the records of a snapshot follow the commits since, each a line with the number
+// of its changes, then key and value of each, null where a record was deleted.
+// Invariants: a file whose records were cut anywhere is refused; of the commits behind them only
+// the last one may be cut, as by a crash, and it counts whole or not at all.
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type StateRecord, stateKey } from './records.ts';
 import { StateError } from './state.ts';
+import type { KeyValue } from './transaction-writer.ts';
 
 export interface ExportHead {
   readonly format: 'causeway-state';
@@ -21,6 +24,8 @@ export interface ExportHead {
 export interface StateExport {
   readonly head: ExportHead;
   readonly records: readonly StateRecord[];
+  /** The last commit was cut, and is left out. */
+  readonly isCut: boolean;
 }
 
 export function formatExport(
@@ -33,10 +38,20 @@ export function formatExport(
     ...head,
     recordsCount: records.length,
   };
-  const lines = records.map(
-    (record) => `{"key":${JSON.stringify(stateKey(record))},"value":${encodeRecord(record)}}`,
+  const lines = records.map((record) =>
+    formatLine({ key: stateKey(record), value: encodeRecord(record) }),
   );
   return `${[JSON.stringify(whole), ...lines].join('\n')}\n`;
+}
+
+/** What follows the records: one commit, as it was written to the state topic. */
+export function formatCommit(records: readonly KeyValue[]): string {
+  const lines = records.map(formatLine);
+  return `${[JSON.stringify({ changesCount: records.length }), ...lines].join('\n')}\n`;
+}
+
+function formatLine({ key, value }: KeyValue): string {
+  return `{"key":${JSON.stringify(key)},"value":${value ?? 'null'}}`;
 }
 
 function parseLine(line: string, number: number): Readonly<Record<string, unknown>> {
@@ -77,18 +92,71 @@ function parseHead(line: string): ExportHead {
   };
 }
 
+/** A file's lines, one after the other, each with its number. */
+class Lines {
+  readonly #lines: readonly string[];
+  /** What stands behind the last end of a line: nothing, unless the file was cut. */
+  readonly rest: string;
+  #next = 0;
+
+  constructor(text: string) {
+    const lines = text.split('\n');
+    this.rest = lines.pop() ?? '';
+    this.#lines = lines;
+  }
+
+  get number(): number {
+    return this.#next;
+  }
+
+  get leftCount(): number {
+    return this.#lines.length - this.#next;
+  }
+
+  take(): string {
+    return this.#lines[this.#next++] ?? '';
+  }
+}
+
+function takeRecord(lines: Lines): readonly [string, StateRecord | null] {
+  const line = lines.take();
+  const { key, value } = parseLine(line, lines.number);
+  if (typeof key !== 'string') throw new StateError('CORRUPT', `line ${lines.number}: no key`);
+  return [key, value === null ? null : decodeRecord(key, JSON.stringify(value))];
+}
+
+/** Applies the commits that are there whole. Returns whether the last one is not. */
+function applyCommits(lines: Lines, records: Map<string, StateRecord>): boolean {
+  while (lines.leftCount > 0) {
+    const line = lines.take();
+    const { changesCount } = parseLine(line, lines.number);
+    if (typeof changesCount !== 'number') {
+      throw new StateError('CORRUPT', `line ${lines.number}: no commit begins here`);
+    }
+    if (lines.leftCount < changesCount) return true;
+    for (let count = 0; count < changesCount; count++) {
+      const [key, record] = takeRecord(lines);
+      if (record === null) records.delete(key);
+      else records.set(key, record);
+    }
+  }
+  return lines.rest !== '';
+}
+
 /** @throws StateError CORRUPT, naming the line */
 export function parseExport(text: string): StateExport {
-  const [first, ...rest] = text.split('\n');
-  const head = parseHead(first ?? '');
-  if (rest.pop() !== '' || rest.length !== head.recordsCount) {
-    const message = `cut off: ${rest.length} of ${head.recordsCount} records`;
+  const lines = new Lines(text);
+  const head = parseHead(lines.leftCount > 0 ? lines.take() : lines.rest);
+  if (lines.number === 0 || lines.leftCount < head.recordsCount) {
+    const message = `cut off: ${lines.leftCount} of ${head.recordsCount} records`;
     throw new StateError('CORRUPT', message);
   }
-  const records = rest.map((line, index) => {
-    const { key, value } = parseLine(line, index + 2);
-    if (typeof key !== 'string') throw new StateError('CORRUPT', `line ${index + 2}: no key`);
-    return decodeRecord(key, JSON.stringify(value));
-  });
-  return { head, records };
+  const records = new Map<string, StateRecord>();
+  for (let count = 0; count < head.recordsCount; count++) {
+    const [key, record] = takeRecord(lines);
+    if (record === null) throw new StateError('CORRUPT', `line ${lines.number}: no value`);
+    records.set(key, record);
+  }
+  const isCut = applyCommits(lines, records);
+  return { head, records: [...records.values()], isCut };
 }

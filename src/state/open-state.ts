@@ -5,7 +5,6 @@
 // commit whose answer was lost blocks the queue until its outcome is known and the topic has been
 // read to its end.
 import { randomUUID } from 'node:crypto';
-import os from 'node:os';
 import { zeroUuid } from '../../protocol/index.ts';
 import type { TopicInfo } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
@@ -15,6 +14,7 @@ import { InstanceLease, waitBeforeActingMs } from './lease.ts';
 import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
 import { StateNotices, text } from './notices.ts';
 import type { OpenedState, StateOptions } from './options.ts';
+import { ownProcess } from './own-process.ts';
 import { checkRecordSize } from './partition-writer.ts';
 import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
@@ -89,9 +89,11 @@ class StateService implements OpenedState {
       wasAborted: () => this.#wasAborted(),
       onTakenBack: () => this.#notices.takenBack(),
     });
-    this.#snapshots = new SnapshotWriter(options.snapshotDirectory, (error) =>
-      this.#notices.snapshotFailed(error),
-    );
+    this.#snapshots = new SnapshotWriter({
+      directory: options.snapshotDirectory,
+      whole: () => this.#export(),
+      onFault: (error) => this.#notices.snapshotFailed(error),
+    });
   }
 
   get view(): StateView {
@@ -131,7 +133,6 @@ class StateService implements OpenedState {
   }
 
   #watch(): Watch {
-    const own = { host: os.hostname(), pid: process.pid };
     const timeoutMs = this.#limits.openTimeoutMs;
     return {
       name: this.#options.name,
@@ -140,7 +141,7 @@ class StateService implements OpenedState {
       leaseMs: this.#limits.leaseMs,
       now: () => this.#options.clock.now(),
       signal: this.#closing.signal,
-      isDead: (lease) => isGoneHere(lease, own),
+      isDead: (lease) => isGoneHere(lease, ownProcess),
     };
   }
 
@@ -161,6 +162,11 @@ class StateService implements OpenedState {
     );
     // Together: it may have failed in somebody else's turn, long before this one.
     await Promise.all([done, turn]);
+  }
+
+  async owned(): Promise<void> {
+    await this.#acquired;
+    if (!this.#lease.isValid()) await this.#enqueue(() => this.#requireLease());
   }
 
   async refresh(): Promise<void> {
@@ -328,7 +334,7 @@ class StateService implements OpenedState {
     for (const change of changes) this.#view.apply(change);
     this.#view.apply({ put: lease });
     this.#beginOwnership();
-    this.#tell(records.map(({ key }) => key));
+    this.#tell(records);
     if (!this.isSettled) await this.#tail();
   }
 
@@ -420,8 +426,7 @@ class StateService implements OpenedState {
     return {
       kind: 'lease',
       instanceId: this.#lease.instanceId,
-      host: os.hostname(),
-      pid: process.pid,
+      ...ownProcess,
       renewedTimeMs: Math.round(this.#options.clock.wallMs()),
       released: isReleased,
     };
@@ -433,21 +438,20 @@ class StateService implements OpenedState {
       changes.push(value === null ? { delete: key } : { put: decodeRecord(key, value) });
     }
     for (const change of changes) this.#view.apply(change);
-    this.#tell([...records.keys()].filter((key) => key !== leaseKey));
+    this.#tell([...records].flatMap(([key, value]) => (key === leaseKey ? [] : [{ key, value }])));
   }
 
-  #tell(keys: readonly string[]): void {
-    if (keys.length === 0) return;
-    if (this.#lease.isHeld) this.#snapshot();
-    this.#notices.changed(keys);
+  #tell(records: readonly KeyValue[]): void {
+    if (records.length === 0) return;
+    if (this.#lease.isHeld) this.#snapshots.add(records);
+    else this.#snapshots.invalidate();
+    this.#notices.changed(records.map(({ key }) => key));
   }
 
-  #snapshot(): void {
+  #export(): string {
     const { name, clock } = this.#options;
-    this.#snapshots.request(() => {
-      const head = { name, clusterId: this.#clusterId, writtenTimeMs: Math.round(clock.wallMs()) };
-      return formatExport(head, this.#view.records());
-    });
+    const head = { name, clusterId: this.#clusterId, writtenTimeMs: Math.round(clock.wallMs()) };
+    return formatExport(head, this.#view.records());
   }
 
   /** While we are stopping nobody needs to know. */

@@ -4,6 +4,7 @@
 // word; one that was silent for a lease cannot act any more, so that its successor need not wait
 // once more.
 import { pauseMs } from '../cluster/pause.ts';
+import type { OwnProcess } from './own-process.ts';
 import type { LeaseRecord } from './records.ts';
 import { StateError } from './state.ts';
 
@@ -80,14 +81,11 @@ export function lastRenewedMs(
 }
 
 /**
- * A process that is not there on this host, or that has our own number: we were started in its
- * place.
+ * A process that is not there among those that we see, or that has our own number: we were started
+ * in its place. Of one in another container nothing is known, whatever its host is called.
  */
-export function isGoneHere(
-  { host, pid }: LeaseRecord,
-  own: { readonly host: string; readonly pid: number },
-): boolean {
-  if (host !== own.host) return false;
+export function isGoneHere({ host, pid, place }: OwnProcess, own: OwnProcess): boolean {
+  if (place === undefined || place !== own.place || host !== own.host) return false;
   if (pid === own.pid) return true;
   try {
     process.kill(pid, 0);

@@ -11,6 +11,7 @@ import {
   type LeaseRecord,
   type LinkAclsRecord,
   type LinkRecord,
+  type LogRemovalRecord,
   type LostRange,
   type MirrorError,
   type MirrorErrorCode,
@@ -39,12 +40,14 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   link: 1,
   /**
    * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
-   * `detaching`, `lost`, `creating.startOffset`, `origins`, `unseenCleaning`.
+   * `detaching`, `lost`, `creating.startOffset`, `origins`, `unseenCleaning`. 5: `linkId`.
    */
-  topic: 4,
+  topic: 5,
   'node-ports': 1,
   storage: 1,
-  lease: 1,
+  /** 2: `place`. */
+  lease: 2,
+  'log-removal': 1,
   /**
    * 2: groups, copies, lost bytes and seconds, and what the source was found to have. 3:
    * `duplicates`.
@@ -194,6 +197,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     name: fields.string('name'),
     topicId: fields.nullable('topicId', (name) => fields.uuid(name)),
     link: fields.string('link'),
+    ...(version >= 5 && fields.has('linkId') ? { linkId: fields.uuid('linkId') } : {}),
     sourceTopic: fields.string('sourceTopic'),
     sourceTopicId: fields.uuid('sourceTopicId'),
     state: fields.oneOf('state', mirrorStates),
@@ -299,12 +303,17 @@ function readStorage(fields: Fields): StorageRecord {
   return { kind: 'storage', directoryId: fields.string('directoryId') };
 }
 
-function readLease(fields: Fields): LeaseRecord {
+function readLogRemoval(fields: Fields): LogRemovalRecord {
+  return { kind: 'log-removal', topicId: fields.uuid('topicId') };
+}
+
+function readLease(fields: Fields, version: number): LeaseRecord {
   return {
     kind: 'lease',
     instanceId: fields.string('instanceId'),
     host: fields.string('host'),
     pid: fields.integer('pid'),
+    ...(version >= 2 && fields.has('place') ? { place: fields.string('place') } : {}),
     renewedTimeMs: fields.integer('renewedTimeMs'),
     released: fields.boolean('released'),
   };
@@ -400,6 +409,7 @@ const readers: Readonly<Record<StateRecord['kind'], RecordReader>> = {
   'node-ports': readNodePorts,
   storage: readStorage,
   lease: readLease,
+  'log-removal': readLogRemoval,
   receipt: readReceipt,
   'link-acls': readLinkAcls,
   'topic-grants': readTopicGrants,

@@ -66,6 +66,8 @@ export interface TopicRecord {
   /** The shell topic's id, null while only the intent is committed (PENDING_MIRROR). */
   readonly topicId: string | null;
   readonly link: string;
+  /** Of that link: another one may get its name once it was deleted. Absent in old records. */
+  readonly linkId?: string;
   readonly sourceTopic: string;
   /** All zero where the source has no topic ids. */
   readonly sourceTopicId: string;
@@ -185,9 +187,17 @@ export interface LeaseRecord {
   readonly instanceId: string;
   readonly host: string;
   readonly pid: number;
+  /** Among which processes the number means one: not those of another container. */
+  readonly place?: string;
   readonly renewedTimeMs: number;
   /** True when the owner gave it up in an orderly stop: the next one need not wait. */
   readonly released: boolean;
+}
+
+/** A topic that has left the state, whose mirror logs are to be deleted: a crash forgets none. */
+export interface LogRemovalRecord {
+  readonly kind: 'log-removal';
+  readonly topicId: string;
 }
 
 /** The ACLs at the destination that a link made: the only ones that it may ever delete. */
@@ -336,6 +346,7 @@ export type StateRecord =
   | NodePortsRecord
   | StorageRecord
   | LeaseRecord
+  | LogRemovalRecord
   | LinkAclsRecord
   | TopicGrantsRecord
   | ShareGroupsRecord
@@ -345,7 +356,7 @@ export type StateRecord =
 /**
  * Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`,
  * `lease`, `receipt/ID`, `link-acls/dr`, `topic-grants/orders`,
- * `share-groups/dr`, `handovers/dr`.
+ * `share-groups/dr`, `handovers/dr`, `log-removal/ID`.
  */
 export function stateKey(record: StateRecord): string {
   switch (record.kind) {
@@ -358,6 +369,8 @@ export function stateKey(record: StateRecord): string {
     case 'share-groups':
     case 'handovers':
       return `${record.kind}/${record.link}`;
+    case 'log-removal':
+      return `log-removal/${record.topicId}`;
     case 'topic-grants':
       return `topic-grants/${record.topic}`;
     default:

@@ -1,9 +1,13 @@
-// Local snapshots of the state: the last one as a file that `causeway state import` reads. Owns
-// that file and the order write, fsync, rename. Refuses to decide when; writes that pile up are
-// merged into the last.
-// Invariant: the file under its name is always a whole one, whatever moment we die at.
-import { copyFile, mkdir, open, rename } from 'node:fs/promises';
+// The local snapshot of the state: a file that `causeway state import` reads. Owns that file: all
+// records, written anew by write, fsync, rename, and behind them each commit since, so that a commit
+// costs what it changes and not what there is. Refuses to know what records mean; commits that pile
+// up are written together.
+// Invariant: the file under its name always has all records as of one commit and every commit since
+// up to another, whatever moment we die at; only behind that may there be part of one more.
+import { constants, copyFile, mkdir, open, rename } from 'node:fs/promises';
 import path from 'node:path';
+import { formatCommit } from './export-file.ts';
+import type { KeyValue } from './transaction-writer.ts';
 
 export const snapshotFileName = 'state-snapshot.jsonl';
 /** What the process before us left: kept, so that a start with a wrong state overwrites nothing. */
@@ -30,27 +34,45 @@ export async function writeFileDurably(file: string, text: string): Promise<void
   }
 }
 
+/** With less behind the records than this they are not written anew. */
+const commitsBytesMin = 1024 * 1024;
+
+export interface SnapshotOptions {
+  readonly directory: string;
+  /** Called when the file is written anew: all records as they are then. */
+  readonly whole: () => string;
+  readonly onFault: (error: unknown) => void;
+}
+
 export class SnapshotWriter {
   readonly file: string;
-  readonly #onFault: (error: unknown) => void;
-  #next: (() => string) | undefined;
+  readonly #options: SnapshotOptions;
+  #waiting: (readonly KeyValue[])[] = [];
+  /** Of the records in the file; 0 while it is not known to be ours and right. */
+  #wholeBytes = 0;
+  #commitsBytes = 0;
   #isPreviousKept = false;
   #writing: Promise<void> | undefined;
 
-  constructor(directory: string, onFault: (error: unknown) => void) {
-    this.file = path.join(directory, snapshotFileName);
-    this.#onFault = onFault;
+  constructor(options: SnapshotOptions) {
+    this.file = path.join(options.directory, snapshotFileName);
+    this.#options = options;
   }
 
-  /** `format` is called when the file is written, so it always writes the latest state. */
-  request(format: () => string): void {
-    this.#next = format;
+  /** After a commit, which `whole` has in it from now on. */
+  add(commit: readonly KeyValue[]): void {
+    this.#waiting.push(commit);
     this.#writing ??= this.#run().finally(() => {
       this.#writing = undefined;
     });
   }
 
-  /** Resolves when what was requested has been written, or has failed. */
+  /** The state has changed by something else: the next commit writes all of it. */
+  invalidate(): void {
+    this.#wholeBytes = 0;
+  }
+
+  /** Resolves when what was added has been written, or has failed. */
   async flush(): Promise<void> {
     await this.#writing;
   }
@@ -66,15 +88,47 @@ export class SnapshotWriter {
   }
 
   async #run(): Promise<void> {
-    while (this.#next !== undefined) {
-      const format = this.#next;
-      this.#next = undefined;
+    while (this.#waiting.length > 0) {
+      const commits = this.#waiting;
+      this.#waiting = [];
       try {
-        if (!this.#isPreviousKept) await this.#keepPrevious();
-        await writeFileDurably(this.file, format());
+        await this.#write(commits);
       } catch (error) {
-        this.#onFault(error);
+        this.#wholeBytes = 0;
+        this.#options.onFault(error);
       }
     }
+  }
+
+  async #write(commits: readonly (readonly KeyValue[])[]): Promise<void> {
+    const commitsBytesMax = Math.max(commitsBytesMin, 2 * this.#wholeBytes);
+    if (this.#wholeBytes === 0 || this.#commitsBytes > commitsBytesMax) return this.#writeWhole();
+    try {
+      await this.#append(Buffer.from(commits.map(formatCommit).join('')));
+    } catch {
+      // Part of it may be there now, or somebody took the file away: what counts is the next line.
+      await this.#writeWhole();
+    }
+  }
+
+  async #append(bytes: Buffer): Promise<void> {
+    this.#commitsBytes += bytes.length;
+    const handle = await open(this.file, constants.O_WRONLY | constants.O_APPEND);
+    try {
+      await handle.appendFile(bytes);
+      await handle.datasync();
+    } finally {
+      await handle.close();
+    }
+  }
+
+  async #writeWhole(): Promise<void> {
+    if (!this.#isPreviousKept) await this.#keepPrevious();
+    const text = this.#options.whole();
+    // What came meanwhile is in it, and must not stand behind what came after it.
+    this.#waiting = [];
+    this.#wholeBytes = Buffer.byteLength(text);
+    this.#commitsBytes = 0;
+    await writeFileDurably(this.file, text);
   }
 }

@@ -5,6 +5,7 @@ import type {
   HandoversRecord,
   LinkAclsRecord,
   LinkRecord,
+  LogRemovalRecord,
   NodePortsRecord,
   ReceiptRecord,
   ShareGroupsRecord,
@@ -49,6 +50,8 @@ export interface StateView {
   readonly shareGroups: ReadonlyMap<string, ShareGroupsRecord>;
   /** By link. */
   readonly handovers: ReadonlyMap<string, HandoversRecord>;
+  /** By topic id. */
+  readonly logRemovals: ReadonlyMap<string, LogRemovalRecord>;
   /** All of them but the lease, which is of no use to anybody later: what an export holds. */
   records(): readonly StateRecord[];
 }
@@ -77,6 +80,12 @@ export interface State {
    * @throws StateError NOT_OWNER, IN_DOUBT, UNAVAILABLE
    */
   commit(changes: readonly StateChange[]): Promise<void>;
+  /**
+   * Resolves while this instance may act; a renewal that is late, as on a busy machine, is made now
+   * and not taken for a loss.
+   * @throws StateError NOT_OWNER, UNAVAILABLE
+   */
+  owned(): Promise<void>;
   /** Called after the view changed (by a commit or by reading), with the keys that changed. */
   onChange(listener: (keys: readonly string[]) => void): () => void;
   /** Called when ownership begins or ends. */

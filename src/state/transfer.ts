@@ -34,6 +34,8 @@ export interface TransferOptions {
 export interface TransferResult {
   readonly topic: string;
   readonly recordsCount: number;
+  /** The file ends in part of a commit, which is left out. */
+  readonly isCut: boolean;
 }
 
 /** Everything committed so far; may run beside a working instance. @throws StateError */
@@ -50,7 +52,7 @@ export async function exportState(options: TransferOptions): Promise<TransferRes
     const { clusterId } = await cluster.metadata([]);
     const head = { name, clusterId, writtenTimeMs: Math.round(clock.wallMs()) };
     await writeFileDurably(file, formatExport(head, records));
-    return { topic, recordsCount: records.length };
+    return { topic, recordsCount: records.length, isCut: false };
   });
 }
 
@@ -79,7 +81,7 @@ export async function importState(options: TransferOptions): Promise<TransferRes
     await readInto(view, reader, 'end');
     requireEmpty(topic, view);
     await writeAll(writer, content, file);
-    return { topic, recordsCount: content.records.length };
+    return { topic, recordsCount: content.records.length, isCut: content.isCut };
   });
 }
 

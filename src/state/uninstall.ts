@@ -2,7 +2,6 @@
 // more. Owns what stands in the way; refuses to know mirror logs. Invariants: a state that a
 // client's offsets or a denial at a source depend on is never deleted; nor is that of an instance
 // that lives; no instance can have written to it between the last look and the deletion.
-import os from 'node:os';
 import {
   createDeleteTopicState,
   createDeleteTopicsRequest,
@@ -13,6 +12,7 @@ import type { Cluster } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { stateLimitsDefault } from './limits.ts';
 import type { StateClock } from './options.ts';
+import { ownProcess } from './own-process.ts';
 import { awaitSilence, isGoneHere } from './predecessor.ts';
 import { decodeRecord } from './record-format.ts';
 import type { TopicRecord } from './records.ts';
@@ -92,7 +92,6 @@ class StateRemoval {
   /** @throws StateError NOT_OWNER while an instance renews its lease */
   async #silence(): Promise<void> {
     const { name, clock } = this.#options;
-    const own = { host: os.hostname(), pid: process.pid };
     await awaitSilence({
       name,
       read: () => this.#read('stable'),
@@ -100,7 +99,7 @@ class StateRemoval {
       leaseMs: stateLimitsDefault.leaseMs,
       now: () => clock.now(),
       signal: this.#signal,
-      isDead: (lease) => isGoneHere(lease, own),
+      isDead: (lease) => isGoneHere(lease, ownProcess),
     });
   }
 

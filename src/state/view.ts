@@ -6,6 +6,7 @@ import type {
   LeaseRecord,
   LinkAclsRecord,
   LinkRecord,
+  LogRemovalRecord,
   NodePortsRecord,
   ReceiptRecord,
   ShareGroupsRecord,
@@ -25,6 +26,7 @@ export class RecordView implements StateView {
   readonly #topicGrants = new Map<string, TopicGrantsRecord>();
   readonly #shareGroups = new Map<string, ShareGroupsRecord>();
   readonly #handovers = new Map<string, HandoversRecord>();
+  readonly #logRemovals = new Map<string, LogRemovalRecord>();
   #nodePorts: NodePortsRecord | undefined;
   #storage: StorageRecord | undefined;
   #lease: LeaseRecord | undefined;
@@ -57,6 +59,10 @@ export class RecordView implements StateView {
     return this.#handovers;
   }
 
+  get logRemovals(): ReadonlyMap<string, LogRemovalRecord> {
+    return this.#logRemovals;
+  }
+
   get nodePorts(): NodePortsRecord | undefined {
     return this.#nodePorts;
   }
@@ -84,6 +90,7 @@ export class RecordView implements StateView {
       ...this.#topicGrants.values(),
       ...this.#shareGroups.values(),
       ...this.#handovers.values(),
+      ...this.#logRemovals.values(),
     ];
     if (this.#nodePorts) records.push(this.#nodePorts);
     if (this.#storage) records.push(this.#storage);
@@ -118,6 +125,9 @@ export class RecordView implements StateView {
       case 'handovers':
         this.#handovers.set(record.link, record);
         break;
+      case 'log-removal':
+        this.#logRemovals.set(record.topicId, record);
+        break;
       case 'node-ports':
         this.#nodePorts = record;
         break;
@@ -141,6 +151,7 @@ export class RecordView implements StateView {
     else if (key.startsWith('topic-grants/')) this.#topicGrants.delete(name);
     else if (key.startsWith('share-groups/')) this.#shareGroups.delete(name);
     else if (key.startsWith('handovers/')) this.#handovers.delete(name);
+    else if (key.startsWith('log-removal/')) this.#logRemovals.delete(name);
   }
 
   #deleteSingle(key: string): void {

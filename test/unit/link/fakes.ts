@@ -22,6 +22,7 @@ import {
   type HandoversRecord,
   type LinkAclsRecord,
   type LinkRecord,
+  type LogRemovalRecord,
   type ReceiptRecord,
   type ShareGroupsRecord,
   stateKey,
@@ -60,23 +61,31 @@ export class FakeState implements State {
   readonly topicGrants = new Map<string, TopicGrantsRecord>();
   readonly shareGroups = new Map<string, ShareGroupsRecord>();
   readonly handovers = new Map<string, HandoversRecord>();
+  readonly logRemovals = new Map<string, LogRemovalRecord>();
   readonly commits: (readonly StateChange[])[] = [];
   /** Of the next commits, in order; afterwards all are done. */
   fates: Fate[] = [];
   isOwner = true;
+  /** The renewal is late: the next one that is asked for makes it the owner that it is. */
+  isLate = false;
   #doubt = new Set<string>();
   readonly #listeners = new Set<(keys: readonly string[]) => void>();
   readonly lease = {
     instanceId: 'fake',
-    isValid: () => this.isOwner,
+    isValid: () => this.isOwner && !this.isLate,
     check: () => {
-      if (!this.isOwner) throw new StateError('NOT_OWNER', 'the lease is lost');
+      if (!this.lease.isValid()) throw new StateError('NOT_OWNER', 'the lease is lost');
     },
   };
 
+  async owned(): Promise<void> {
+    this.isLate = false;
+    this.lease.check();
+  }
+
   get view() {
     const { links, topics, receipts, linkAcls, topicGrants, shareGroups, handovers } = this;
-    const byLink = { linkAcls, shareGroups, handovers };
+    const byLink = { linkAcls, shareGroups, handovers, logRemovals: this.logRemovals };
     const kinds = { links, topics, receipts, topicGrants, ...byLink };
     const records = () => Object.values(kinds).flatMap((kind) => [...kind.values()]);
     return { ...kinds, nodePorts: undefined, storage: undefined, records };
@@ -91,6 +100,7 @@ export class FakeState implements State {
   }
 
   async commit(changes: readonly StateChange[]): Promise<void> {
+    this.isLate = false;
     this.lease.check();
     const fate = this.fates.shift() ?? 'done';
     this.commits.push(changes);
@@ -122,12 +132,14 @@ export class FakeState implements State {
         if (put.kind === 'topic-grants') this.topicGrants.set(put.topic, put);
         if (put.kind === 'share-groups') this.shareGroups.set(put.link, put);
         if (put.kind === 'handovers') this.handovers.set(put.link, put);
+        if (put.kind === 'log-removal') this.logRemovals.set(put.topicId, put);
         return stateKey(put);
       }
       const [kind, name = ''] = change.delete.split('/');
       if (kind === 'topic') this.topics.delete(name);
       if (kind === 'link') this.links.delete(name);
       if (kind === 'topic-grants') this.topicGrants.delete(name);
+      if (kind === 'log-removal') this.logRemovals.delete(name);
       return change.delete;
     });
     for (const listener of this.#listeners) listener(keys);

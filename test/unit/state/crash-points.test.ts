@@ -301,3 +301,20 @@ test('unreadable records and leases of a caller are refused unsent', async () =>
   await assert.rejects(state.commit([ports(1.5)]), /"1" is not an integer/);
   assert.equal(cluster.seen.length, requestsBefore);
 });
+
+test('a lease whose renewal is late is renewed for who asks, and a lost one is not', async () => {
+  const cluster = new FakeStateCluster();
+  let lateMs = 0;
+  const clock = { now: () => performance.now() + lateMs, wallMs: () => 1_700_000_000_000 };
+  const state = await open(cluster, { clock });
+  await state.owned();
+  lateMs += 2 * limits.leaseMs;
+  assert.equal(state.lease.isValid(), false);
+  await state.owned();
+  assert.equal(state.lease.isValid(), true);
+  await open(cluster, { takeOver: true });
+  lateMs += 2 * limits.leaseMs;
+  await assert.rejects(state.owned(), (error) => {
+    return error instanceof StateError && error.code === 'NOT_OWNER';
+  });
+});

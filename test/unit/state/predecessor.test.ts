@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import os from 'node:os';
 import { test } from 'node:test';
+import { ownProcess } from '../../../src/state/own-process.ts';
 import {
   awaitSilence,
   isGoneHere,
@@ -74,11 +75,29 @@ test('nobody is waited for who is not there, gave up, or is dead', async () => {
   assert.equal(await awaitSilence(watch), null, 'gave up meanwhile');
 });
 
-test('a process of this host that has ended is dead, one of another host never', () => {
-  const own = { host: os.hostname(), pid: process.pid };
+test('a process that we would see and that has ended is dead, one of another host never', () => {
+  const own = { host: os.hostname(), pid: process.pid, place: 'here' };
   const { pid } = spawnSync(process.execPath, ['--version']);
   assert.equal(isGoneHere(lease({ ...own, pid }), own), true);
   assert.equal(isGoneHere(lease({ ...own, pid: process.ppid }), own), false);
   assert.equal(isGoneHere(lease({ ...own }), own), true, 'our own number: we are its successor');
-  assert.equal(isGoneHere(lease({ host: 'elsewhere', pid }), own), false);
+  assert.equal(isGoneHere(lease({ ...own, host: 'elsewhere', pid }), own), false);
+});
+
+test('R12: the owner in another container of the same host name is not taken for dead', () => {
+  const own = { host: os.hostname(), pid: process.pid, place: 'boot pid:[1]' };
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  for (const other of [pid, process.pid]) {
+    assert.equal(isGoneHere(lease({ ...own, pid: other, place: 'boot pid:[2]' }), own), false);
+    const { place: _place, ...older } = own;
+    assert.equal(isGoneHere(lease({ ...older, pid: other }), own), false, 'it does not say where');
+    assert.equal(isGoneHere(lease({ ...own, pid: other }), older), false, 'we do not know where');
+  }
+});
+
+test('this process knows its place, which all of its machine and container share', () => {
+  if (process.platform !== 'linux') return;
+  const { stdout } = spawnSync('readlink', ['/proc/self/ns/pid'], { encoding: 'utf8' });
+  assert.ok(ownProcess.place?.endsWith(stdout.trim()));
+  assert.deepEqual([ownProcess.host, ownProcess.pid], [os.hostname(), process.pid]);
 });

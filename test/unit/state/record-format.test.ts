@@ -189,6 +189,20 @@ const records: Readonly<Record<string, StateRecord>> = {
     syncedConfigs: { 'cleanup.policy': 'compact' },
     unseenCleaning: [0],
   },
+  'topic-linked': {
+    kind: 'topic',
+    name: 'orders',
+    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    link: 'dr',
+    linkId: 'AAAAAAAAAAAAAAAAAAAAAQ',
+    sourceTopic: 'orders',
+    sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    state: 'ACTIVE',
+    stateTimeMs: 1_700_000_000_011,
+    error: null,
+    partitions: [{ extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] }],
+    stoppedBy: null,
+  },
   'topic-atomic': {
     kind: 'topic',
     name: 'orders',
@@ -270,6 +284,16 @@ const records: Readonly<Record<string, StateRecord>> = {
     renewedTimeMs: 1_700_000_000_003,
     released: false,
   },
+  'lease-placed': {
+    kind: 'lease',
+    instanceId: '5b1f7a36-0000-4000-8000-000000000000',
+    host: 'proxy-1',
+    pid: 4711,
+    place: '8a1d0c52-0000-4000-8000-000000000000 pid:[4026532281]',
+    renewedTimeMs: 1_700_000_000_003,
+    released: false,
+  },
+  'log-removal': { kind: 'log-removal', topicId: 'AAAAAAAAAAAAAAAAAAAAAg' },
   receipt: {
     kind: 'receipt',
     id: 'failover-1',
@@ -316,11 +340,17 @@ const records: Readonly<Record<string, StateRecord>> = {
  * Records that were there before their kind's format changed: by name, the versions with a file.
  */
 const olderVersions: Readonly<Record<string, readonly number[]>> = {
-  topic: [1, 2, 3],
-  'topic-pending': [1, 2, 3],
-  'topic-auto': [2, 3],
-  'topic-atomic': [3],
+  topic: [1, 2, 3, 4],
+  'topic-pending': [1, 2, 3, 4],
+  'topic-auto': [2, 3, 4],
+  'topic-atomic': [3, 4],
+  'topic-chained': [4],
+  'topic-lost': [4],
+  'topic-unseen': [4],
+  'topic-fenced': [4],
+  'topic-detaching': [4],
   'link-acls': [1],
+  lease: [1],
 };
 
 function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {
@@ -386,7 +416,7 @@ test('a receipt of the second format does not know of duplicates', () => {
 });
 
 test('an older format has none of the newer fields', () => {
-  const older = golden('topic-auto').replace('"v":4', '"v":1');
+  const older = golden('topic-auto').replace('"v":5', '"v":1');
   assert.throws(() => decodeRecord('topic/eu.orders', older), isCorrupt(/"syncedConfigs" is not/));
 });
 
@@ -396,8 +426,8 @@ test('the order of fields does not depend on who made the record', () => {
 });
 
 test('a newer format is refused by its version', () => {
-  const newer = golden('topic').replace('"v":4', '"v":5');
-  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 5/));
+  const newer = golden('topic').replace('"v":5', '"v":6');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 6/));
 });
 
 test('what is wrong is named', () => {
@@ -408,7 +438,7 @@ test('what is wrong is named', () => {
     ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
     ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
     ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
-    ['topic/other', '"v":4', '"v":4', /does not belong under the key "topic\/other"/],
+    ['topic/other', '"v":5', '"v":5', /does not belong under the key "topic\/other"/],
     ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
     ['topic/orders', '{', '', /not JSON/],
   ];
