@@ -17,6 +17,7 @@ import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
 import { checkTopicName } from './link-settings.ts';
+import { type LogRemovals, logRemoval } from './log-removals.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { checkRecreatable } from './recreatable.ts';
 import type { CreateMirror, RecreateMirror } from './service.ts';
@@ -52,17 +53,20 @@ export interface CreatorParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
+  readonly removals: LogRemovals;
 }
 
 export class MirrorCreator {
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
+  readonly #removals: LogRemovals;
 
   constructor(parts: CreatorParts) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#changes = parts.changes;
+    this.#removals = parts.removals;
   }
 
   /**
@@ -123,7 +127,7 @@ export class MirrorCreator {
       const accepted = await this.#accepted(planned, errors);
       if (validateOnly || accepted.length === 0) return;
       const drafts = accepted.map(({ plan, ...creation }) => ({
-        intent: this.#intent({ ...creation, link: link.name }, plan),
+        intent: this.#intent({ ...creation, ...identityOf(link) }, plan),
         plan,
       }));
       await this.#changes.commit(drafts.map(({ intent }) => ({ put: intent })));
@@ -176,15 +180,15 @@ export class MirrorCreator {
       const planned = { name, sourceTopic: failed.sourceTopic, creating, plan };
       if (!isThere) await this.#checkDestination(planned);
       if (request.validateOnly) return;
-      this.#context.state.lease.check();
+      await this.#context.state.owned();
       await link.feeds.hold(name);
       try {
         await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
         await this.#untilFree(planned);
-        const intent = this.#intent({ ...failed, creating }, plan);
-        await this.#changes.commit([{ put: intent }]);
+        const intent = this.#intent({ ...failed, creating, ...identityOf(link) }, plan);
+        await this.#changes.commit([{ put: intent }, ...logRemoval(failed.topicId)]);
         link.forget(name);
-        if (failed.topicId !== null) await this.#topics.deleteLogs(failed.topicId);
+        await this.#removals.carryOut(failed.topicId);
         await this.#carryOutOne({ intent, plan }, { actor: request.actor, why: 'recreated' });
       } finally {
         link.release(name);
@@ -228,13 +232,14 @@ export class MirrorCreator {
     }
   }
 
-  #intent(wanted: Creation & { readonly link: string }, plan: Plan): TopicRecord {
-    const { name, link, sourceTopic, creating, auto } = wanted;
+  #intent(wanted: Creation & LinkIdentity, plan: Plan): TopicRecord {
+    const { name, link, linkId, sourceTopic, creating, auto } = wanted;
     return {
       kind: 'topic',
       name,
       topicId: null,
       link,
+      linkId,
       sourceTopic,
       sourceTopicId: plan.source.topicId,
       state: 'PENDING_MIRROR',
@@ -446,6 +451,12 @@ export class MirrorCreator {
       { topic: intent.name, link: intent.link },
     );
   }
+}
+
+type LinkIdentity = Required<Pick<TopicRecord, 'link' | 'linkId'>>;
+
+function identityOf({ record }: LinkRuntime): LinkIdentity {
+  return { link: record.name, linkId: record.linkId };
 }
 
 interface Made extends Draft {

@@ -13,8 +13,9 @@ import { moveCommits, type UnmovedGroup } from '../tasks/group-shift.ts';
 import type { LinkContext } from './context.ts';
 import { dropHidden, lookAtDetach } from './detach-look.ts';
 import { LinkError } from './link-error.ts';
+import { type LogRemovals, logRemoval } from './log-removals.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
 import type { DetachReport, DetachRequest } from './service.ts';
 import type { TopicChanges } from './topic-changes.ts';
 import { isPinned, retentionOfTombstones } from './topic-configs.ts';
@@ -23,9 +24,9 @@ const reasonsNamed = 3;
 
 export interface DetachParts {
   readonly context: LinkContext;
-  readonly topics: MirrorTopics;
   readonly statuses: MirrorStatuses;
   readonly changes: TopicChanges;
+  readonly removals: Pick<LogRemovals, 'carryOut'>;
 }
 
 export class Detach {
@@ -92,7 +93,7 @@ export class Detach {
     if (record === undefined || !isSame) {
       throw new LinkError('ILLEGAL_STATE', `Topic '${name}' has changed meanwhile`);
     }
-    context.state.lease.check();
+    await context.state.owned();
     await this.#note(record, { actor, step: 'gate', commits: [] });
   }
 
@@ -196,12 +197,11 @@ export class Detach {
 
   /** Every group stands at native offsets: the timeline ends. */
   async #end(record: TopicRecord, detaching: PendingDetach): Promise<void> {
-    const { changes, context, topics } = this.#parts;
+    const { changes, context } = this.#parts;
     const { name, link, topicId } = record;
     await this.#unpin(name);
     context.state.lease.check();
-    await changes.commit([{ delete: `topic/${name}` }]);
-    if (topicId !== null) await topics.deleteLogs(topicId);
+    await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(topicId)]);
     context.events.info(
       'topic_detached',
       `Topic '${name}' was detached: its brokers' own offsets are right from now on`,
@@ -212,6 +212,7 @@ export class Detach {
         groups: new Set(detaching.commits.map(({ group }) => group)).size,
       },
     );
+    await this.#parts.removals.carryOut(topicId);
   }
 
   /** Without a copy below it there is nothing that a deleted key could come back from. */

@@ -157,7 +157,7 @@ export class Failover {
     if (eligible.length === 0) return null;
     for (const { name } of eligible) this.#underWay.add(name);
     try {
-      this.#context.state.lease.check();
+      await this.#context.state.owned();
       await this.#close(eligible);
       const whole = await this.#undoEarlier(eligible, errors);
       const { ready, refused } = await this.#measure(whole, request);

@@ -13,6 +13,7 @@ import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
+import { type LogRemovals, logRemoval } from './log-removals.ts';
 import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-commands.ts';
 import { isFetching } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
@@ -57,6 +58,7 @@ export interface ServiceParts {
   readonly detach: Detach;
   readonly fence: SourceFence;
   readonly promotions: Promotions;
+  readonly removals: LogRemovals;
   readonly switched: SwitchedWatch;
 }
 
@@ -348,22 +350,22 @@ export class LinkServiceImpl implements LinkService {
   }
 
   async #deleteMirror(name: string, options: { keepTopic: boolean; actor: string }): Promise<void> {
-    const { context, changes, topics } = this.#parts;
+    const { context, changes, removals } = this.#parts;
     await changes.locks.run(name, async () => {
       const record = changes.record(name);
       if (record === undefined || record.state === 'STOPPED') return;
       const link = this.#parts.links.entry(record.link)?.runtime;
-      context.state.lease.check();
+      await context.state.owned();
       await link?.feeds.hold(name);
       try {
         if (record.topicId !== null && !options.keepTopic) {
           await deleteShell(context.destination, { name, topicId: record.topicId });
         }
-        await changes.commit([{ delete: `topic/${name}` }]);
+        await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(record.topicId)]);
       } finally {
         link?.release(name);
       }
-      if (record.topicId !== null) await topics.deleteLogs(record.topicId);
+      await removals.carryOut(record.topicId);
       context.events.info('mirror_deleted', `Mirror '${name}' was deleted`, {
         topic: name,
         link: record.link,

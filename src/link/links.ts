@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { uuidFromBytes } from '../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
-import type { LinkRecord } from '../state/records.ts';
+import type { LinkRecord, TopicRecord } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
 import { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
@@ -79,6 +79,13 @@ export class Links<Tasks extends WakingTask> {
     return this.#entries.get(name);
   }
 
+  /** Of the link that made a topic; another one that has its name now is none of its. */
+  of({ link, linkId }: Pick<TopicRecord, 'link' | 'linkId'>): LinkEntry<Tasks> | undefined {
+    const entry = this.#entries.get(link);
+    const isOther = linkId !== undefined && entry?.runtime.record.linkId !== linkId;
+    return isOther ? undefined : entry;
+  }
+
   get entries(): Iterable<LinkEntry<Tasks>> {
     return this.#entries.values();
   }
@@ -97,6 +104,7 @@ export class Links<Tasks extends WakingTask> {
       if (this.#context.state.view.links.has(request.name)) {
         throw new LinkError('LINK_EXISTS', `Cluster link '${request.name}' already exists.`);
       }
+      this.#checkOrphans(request.name);
       const draft: LinkRecord = {
         kind: 'link',
         name: request.name,
@@ -150,9 +158,7 @@ export class Links<Tasks extends WakingTask> {
       if (!this.#context.state.view.links.has(name)) {
         throw new LinkError('LINK_NOT_FOUND', `There is no link '${name}'`);
       }
-      const live = [...this.#context.state.view.topics.values()].filter(
-        (topic) => topic.link === name && topic.state !== 'STOPPED',
-      );
+      const live = liveOf(this.#context.state.view.topics.values(), name);
       if (live.length > 0 && !options.force) {
         throw new LinkError('LINK_IN_USE', `Link '${name}' has ${live.length} live mirrors`);
       }
@@ -170,6 +176,17 @@ export class Links<Tasks extends WakingTask> {
         liveMirrors: live.length,
       });
     });
+  }
+
+  /** Mirrors of a deleted link are not to be fetched from whatever has its name next. */
+  #checkOrphans(name: string): void {
+    const left = liveOf(this.#context.state.view.topics.values(), name);
+    const [first] = left;
+    if (first === undefined) return;
+    const message =
+      `A deleted link '${name}' has left ${left.length} mirrors ('${first.name}' first): fail ` +
+      'them over or delete them, or give the new link another name';
+    throw new LinkError('LINK_IN_USE', message);
   }
 
   /** Connects once with these settings. Returns the source's cluster id. */
@@ -236,6 +253,10 @@ export class Links<Tasks extends WakingTask> {
       if (link === undefined || runtime.name === link) runtime.sync(topic);
     }
   }
+}
+
+function liveOf(records: Iterable<TopicRecord>, link: string): readonly TopicRecord[] {
+  return [...records].filter((topic) => topic.link === link && topic.state !== 'STOPPED');
 }
 
 function checkedClusterId(ids: {

@@ -171,7 +171,7 @@ export class MirrorCommands {
       throw new LinkError('ILLEGAL_STATE', `Topic '${name}' is being failed over`);
     }
     if (validateOnly || next === topic.record.state) return;
-    this.#parts.context.state.lease.check();
+    await this.#parts.context.state.owned();
     if (command === 'cancel') {
       await this.#parts.promotions.cancel(name, { actor, why: command });
       return;
@@ -242,7 +242,7 @@ export class MirrorCommands {
       if (pending.some(isPromoting)) {
         throw new LinkError('ILLEGAL_STATE', 'One of the topics is being promoted already');
       }
-      context.state.lease.check();
+      await context.state.owned();
       const atomic = { id: newReceiptId(), count: pending.length };
       const stopping = { ...this.#stopping(request), atomic };
       const after = pending.map((record) => changes.next(record, 'promote', { stopping }));

@@ -41,7 +41,7 @@ export class MirrorStatuses {
 
   /** Undefined when the link was deleted. */
   link(topic: MirrorTopic): LinkRuntime | undefined {
-    return this.#parts.links.entry(topic.link)?.runtime;
+    return this.#parts.links.of(topic.record)?.runtime;
   }
 
   /** The state that is shown: the stored one, seen through the condition of its link. */

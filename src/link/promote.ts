@@ -299,10 +299,12 @@ export class Promotions {
       const untilMs = context.clock.monotonicMs() + context.limits.switchMaxMs;
       this.#setPhase(run, 'SWITCHING');
       await Promise.all(members.map(({ name, link }) => this.#parts.link(link)?.feeds.hold(name)));
+      const limit = setTimeout(() => this.#refuseWriters(members), context.limits.switchMaxMs);
       try {
         const confirm = this.#confirm(members, run);
         return await within(confirm, untilMs - context.clock.monotonicMs(), run.names);
       } finally {
+        clearTimeout(limit);
         for (const { name, link } of members) {
           const isDone = changes.record(name)?.state === 'STOPPED';
           topics.setPhase(name, isDone ? null : 'DRAINING');
@@ -310,6 +312,13 @@ export class Promotions {
         }
       }
     });
+  }
+
+  /** The state may take its time to say whether it is done: nobody is held for that. */
+  #refuseWriters(members: readonly MirrorTopic[]): void {
+    for (const { name, phase } of members) {
+      if (phase === 'SWITCHING') this.#parts.topics.setPhase(name, 'DRAINING');
+    }
   }
 
   /** Reads only, so that it may be left behind when the time is over; `commit` is what switches. */

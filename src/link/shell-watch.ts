@@ -8,8 +8,8 @@ import type { MirrorError, TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import { LinkError } from './link-error.ts';
+import { logRemoval } from './log-removals.ts';
 import { isMirror } from './mirror-state.ts';
-import type { MirrorTopics } from './mirror-topics.ts';
 import { measureShells } from './shell-measure.ts';
 import { Loop, messageOf } from './signal.ts';
 import { isFenced, tellFenceLeft } from './source-fence.ts';
@@ -23,7 +23,6 @@ const changedLastsMs = 3_000;
 
 export interface ShellWatchParts {
   readonly context: LinkContext;
-  readonly topics: MirrorTopics;
   readonly changes: TopicChanges;
   /** Takes up what was left behind; each failure is its own. */
   readonly takeUp: () => Promise<void>;
@@ -116,18 +115,26 @@ export class ShellWatch {
       });
       return;
     }
-    const { context, changes, topics } = this.#parts;
+    const { changes } = this.#parts;
     await changes.locks.run(record.name, async () => {
       const now = changes.record(record.name);
       if (now === undefined || now.topicId !== record.topicId || isMirror(now.state)) return;
-      await changes.commit([{ delete: `topic/${record.name}` }]);
-      if (record.topicId !== null) await topics.deleteLogs(record.topicId);
+      const change = { delete: `topic/${record.name}` };
+      // Its logs are deleted by what is taken up next.
+      await changes.commit([change, ...logRemoval(record.topicId)]);
+      this.#tellGone(now);
     });
-    if (isFenced(record)) tellFenceLeft(context.events, record, `'${record.name}' is gone`);
-    context.events.info(
+  }
+
+  /** As the record was when it went: a denial at the source is on no other record. */
+  #tellGone(record: TopicRecord): void {
+    const { events } = this.#parts.context;
+    const { name, link } = record;
+    if (isFenced(record)) tellFenceLeft(events, record, `'${name}' is gone`);
+    events.info(
       'promoted_topic_deleted',
-      `Promoted topic '${record.name}' was deleted in the destination: its history is removed`,
-      { topic: record.name, link: record.link },
+      `Promoted topic '${name}' was deleted in the destination: its history is removed`,
+      { topic: name, link },
     );
   }
 

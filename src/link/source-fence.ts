@@ -24,8 +24,8 @@ const takeBackMs = 5_000;
 export interface SourceFenceParts {
   readonly context: LinkContext;
   readonly changes: TopicChanges;
-  /** Undefined when the link is gone. */
-  readonly link: (name: string) => LinkRuntime | undefined;
+  /** The one that made the topic; undefined when it is gone. */
+  readonly link: (record: TopicRecord) => LinkRuntime | undefined;
 }
 
 function denial(sourceTopic: string): Acl {
@@ -77,9 +77,9 @@ export class SourceFence {
   }
 
   /** @throws LinkError SOURCE_UNAUTHORIZED when it certainly cannot be done; ClusterError */
-  async check({ link, sourceTopic }: TopicRecord): Promise<void> {
+  async check(record: TopicRecord): Promise<void> {
     try {
-      await this.#isThere(link, denial(sourceTopic));
+      await this.#isThere(record, denial(record.sourceTopic));
     } catch (error) {
       if (!(error instanceof TaskError)) throw error;
       const message = `The source cannot be fenced: ${error.message}`;
@@ -124,14 +124,14 @@ export class SourceFence {
     await Promise.all(this.#lowering.values());
   }
 
-  async #source(link: string) {
-    const runtime = this.#parts.link(link);
-    if (runtime === undefined) throw new TaskError('LINK_NOT_FOUND', `link '${link}' is gone`);
-    return runtime.connected();
+  async #source(record: TopicRecord) {
+    const runtime = this.#parts.link(record);
+    if (runtime !== undefined) return runtime.connected();
+    throw new TaskError('LINK_NOT_FOUND', `link '${record.link}' is gone`);
   }
 
-  async #isThere(link: string, acl: Acl): Promise<boolean> {
-    const found = await readAcls(await this.#source(link), acl, 'source');
+  async #isThere(record: TopicRecord, acl: Acl): Promise<boolean> {
+    const found = await readAcls(await this.#source(record), acl, 'source');
     return found.some((one) => aclKey(one) === aclKey(acl));
   }
 
@@ -143,10 +143,11 @@ export class SourceFence {
   /**
    * What somebody else has denied is not ours to allow again. Null: it is not asked for any more.
    */
-  async #note({ name, link, sourceTopic }: TopicRecord): Promise<readonly Acl[] | null> {
+  async #note(asking: TopicRecord): Promise<readonly Acl[] | null> {
     const { changes, context } = this.#parts;
-    const acl = denial(sourceTopic);
-    const acls = (await this.#isThere(link, acl)) ? [] : [acl];
+    const { name } = asking;
+    const acl = denial(asking.sourceTopic);
+    const acls = (await this.#isThere(asking, acl)) ? [] : [acl];
     return changes.locks.run(name, async () => {
       const record = this.#asking(name);
       if (record === null) return null;
@@ -157,7 +158,7 @@ export class SourceFence {
   }
 
   async #make(record: TopicRecord, acls: readonly Acl[]): Promise<void> {
-    const source = await this.#source(record.link);
+    const source = await this.#source(record);
     this.#parts.context.state.lease.check();
     const [problem = null] = await createAcls(source, acls, 'source');
     if (problem !== null) throw new TaskError(problem.code, problem.message);
@@ -220,7 +221,7 @@ export class SourceFence {
     const { link, fence, sourceTopic } = record;
     this.#raised.delete(name);
     if (fence.acls.length > 0) {
-      const source = await this.#source(link);
+      const source = await this.#source(record);
       context.state.lease.check();
       const problems = await deleteAcls(source, fence.acls, 'source');
       const problem = problems.find((one) => one !== null) ?? null;

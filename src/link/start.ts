@@ -17,6 +17,7 @@ import { Detach } from './detach.ts';
 import { Failover } from './failover.ts';
 import { LinkServiceImpl } from './link-service.ts';
 import { Links } from './links.ts';
+import { LogRemovals } from './log-removals.ts';
 import { MirrorCommands, newReceiptId } from './mirror-commands.ts';
 import { MirrorStatuses } from './mirror-statuses.ts';
 import { MirrorTopics } from './mirror-topics.ts';
@@ -85,7 +86,8 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   const { state, events, clock } = context;
   const topics = new MirrorTopics({ ...context, acceptLoss: options.acceptLoss ?? false });
   const changes = new TopicChanges({ state, events, clock, touch: (topic) => topics.touch(topic) });
-  const creator = new MirrorCreator({ context, topics, changes });
+  const removals = new LogRemovals({ context, topics, changes });
+  const creator = new MirrorCreator({ context, topics, changes, removals });
   const links = new Links<LinkTasks>({
     context,
     topics,
@@ -94,9 +96,12 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   });
   const link = (name: string) => links.entry(name)?.runtime;
   const receipts = receiptParts(clock, links);
-  const common = { context, topics, changes };
+  const common = { context, topics, changes, removals };
   const failover = new Failover({ ...common, link, receipts });
-  const fence = new SourceFence({ context, changes, link });
+  const fence = new SourceFence({
+    ...{ context, changes },
+    link: (record) => links.of(record)?.runtime,
+  });
   const grants = new WriteGrants({ context, changes });
   const promotions = new Promotions({
     ...common,
@@ -131,7 +136,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
   const context = contextOf(options);
   const parts = makeParts(context, options);
   const { topics, changes, creator, links, failover, promotions, switched, detach } = parts;
-  const { fence, grants } = parts;
+  const { fence, grants, removals } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
     promotions.resume();
@@ -139,13 +144,14 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     grants.carryOut();
     await detach.resume();
     await resumeCreations({ context, creator, links });
+    await removals.resume();
   };
   const onFailed = async (topic: string): Promise<void> => {
     await links.entry(topics.byName(topic)?.link ?? '')?.runtime.feeds.stop(topic);
   };
   const sourcePartitions = ({ link, sourceTopic }: TopicRecord): number | null =>
     links.entry(link)?.runtime.sourceTopic(sourceTopic)?.partitions.length ?? null;
-  const common = { context, topics, changes };
+  const common = { context, changes };
   const watch = new ShellWatch({ ...common, takeUp, onFailed, sourcePartitions });
   const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
 

@@ -73,7 +73,7 @@ export class SwitchedWatch {
   /** One look per link at a time; a source that hangs holds up its own only. */
   #begin(link: LinkRuntime): void {
     if (this.#busy.has(link.name) || link.record.paused) return;
-    const topics = this.#watched(link.name);
+    const topics = this.#watched(link);
     if (topics.length === 0) return;
     const look = this.#look(link, topics)
       .catch((error: unknown) => {
@@ -86,12 +86,15 @@ export class SwitchedWatch {
     this.#busy.set(link.name, look);
   }
 
-  #watched(link: string): MirrorTopic[] {
+  #watched({ name, record: { linkId } }: LinkRuntime): MirrorTopic[] {
     const { context, topics } = this.#parts;
     const sinceMs = context.clock.unixMs() - context.limits.switchedWatchForMs;
     return [...topics.all].filter(
       ({ record }) =>
-        record.link === link && record.state === 'STOPPED' && record.stateTimeMs >= sinceMs,
+        record.link === name &&
+        (record.linkId ?? linkId) === linkId &&
+        record.state === 'STOPPED' &&
+        record.stateTimeMs >= sinceMs,
     );
   }
 
@@ -100,7 +103,7 @@ export class SwitchedWatch {
     const ends = await sourceEnds(await link.connected(), topics);
     if (this.#loop.isClosed) return;
     const receipts = newestReceipts(context.state.view.receipts.values());
-    const completed = new Map<string, ReceiptRecord>();
+    const completed = new Map<ReceiptRecord, Map<string, Ends>>();
     for (const topic of topics) {
       const found = receipts.get(topic.name);
       const seen = ends.get(topic.name);
@@ -111,10 +114,12 @@ export class SwitchedWatch {
         continue;
       }
       if (line.partitions.some(({ partition }) => !seen.has(partition))) continue;
-      const receipt = completed.get(found.receipt.id) ?? found.receipt;
-      completed.set(receipt.id, complete(receipt, line, { seen, timeMs: context.clock.unixMs() }));
+      const own = completed.get(found.receipt) ?? new Map<string, Ends>();
+      completed.set(found.receipt, own.set(topic.name, seen));
     }
-    for (const receipt of completed.values()) await this.#commit(receipt);
+    for (const [receipt, seen] of completed) {
+      await this.#commit(complete(receipt, { seen, timeMs: context.clock.unixMs() }));
+    }
   }
 
   async #commit(receipt: ReceiptRecord): Promise<void> {
@@ -207,24 +212,25 @@ export function newestReceipts(
   return newest;
 }
 
-/** The receipt with what the source was found to have of one topic. */
+/** The receipt with what the source was found to have of some of its topics, by name. */
 export function complete(
   receipt: ReceiptRecord,
-  line: ReceiptTopic,
-  at: { readonly seen: Ends; readonly timeMs: number },
+  at: { readonly seen: ReadonlyMap<string, Ends>; readonly timeMs: number },
 ): ReceiptRecord {
-  const withFound = (partition: ReceiptPartition): ReceiptPartition => {
-    const sourceEnd = at.seen.get(partition.partition);
-    if (sourceEnd === undefined) return partition;
-    const { mirroredEnd } = partition;
-    return { ...partition, found: { sourceEnd, lostRecords: lossOf({ sourceEnd, mirroredEnd }) } };
-  };
   return {
     ...receipt,
-    topics: receipt.topics.map((topic) =>
-      topic.topic === line.topic
-        ? { ...topic, partitions: topic.partitions.map(withFound), completedTimeMs: at.timeMs }
-        : topic,
-    ),
+    topics: receipt.topics.map((line) => {
+      const seen = at.seen.get(line.topic);
+      if (seen === undefined) return line;
+      const partitions = line.partitions.map((partition) => withFound(partition, seen));
+      return { ...line, partitions, completedTimeMs: at.timeMs };
+    }),
   };
+}
+
+function withFound(partition: ReceiptPartition, seen: Ends): ReceiptPartition {
+  const sourceEnd = seen.get(partition.partition);
+  if (sourceEnd === undefined) return partition;
+  const { mirroredEnd } = partition;
+  return { ...partition, found: { sourceEnd, lostRecords: lossOf({ sourceEnd, mirroredEnd }) } };
 }

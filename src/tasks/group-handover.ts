@@ -110,7 +110,7 @@ export class GroupHandovers {
     const group = nameHere(sourceGroup);
     const running = this.#handovers.get(group);
     if (running?.status.state === 'WAITING') return running.status;
-    context.state.lease.check();
+    await context.state.owned();
     const look = await lookAt(sourceGroup);
     if (look.listed === null) {
       throw new LinkError(

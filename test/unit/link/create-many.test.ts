@@ -7,6 +7,7 @@ import { type Api, ClusterError } from '../../../src/cluster/cluster.ts';
 import { MirrorCreator } from '../../../src/link/create-mirror.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
 import { parseLinkSettings } from '../../../src/link/link-settings.ts';
+import { LogRemovals } from '../../../src/link/log-removals.ts';
 import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/topic-changes.ts';
 import { FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
@@ -87,7 +88,8 @@ async function scene(t: TestContext, count: number) {
   t.after(() => topics.close());
   const { events, clock } = context;
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
-  const creator = new MirrorCreator({ context, topics, changes });
+  const removals = new LogRemovals({ context, topics, changes });
+  const creator = new MirrorCreator({ context, topics, changes, removals });
   const settings = parseLinkSettings({ 'bootstrap.servers': 'source:9092' });
   const record = { sourceClusterId: source.clusterId };
   const link = { name: 'dr', settings, record, connected: async () => source };

@@ -8,6 +8,7 @@ import type { LinkContext } from '../../../src/link/context.ts';
 import { MirrorCreator } from '../../../src/link/create-mirror.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
 import { linkSettingDefaults, parseLinkSettings } from '../../../src/link/link-settings.ts';
+import type { LogRemovals } from '../../../src/link/log-removals.ts';
 import type { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { NameLocks } from '../../../src/link/signal.ts';
 import type { TopicChanges } from '../../../src/link/topic-changes.ts';
@@ -55,6 +56,7 @@ function tryMirror(source: ChainedCluster, destination: ChainedCluster): Promise
   const creator = new MirrorCreator({
     context: context as unknown as LinkContext,
     topics: {} as MirrorTopics,
+    removals: {} as LogRemovals,
     changes: changes as unknown as TopicChanges,
   });
   const request = { link: 'round', sourceTopic: 'orders', validateOnly: true, actor: 'test' };

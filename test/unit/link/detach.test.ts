@@ -6,6 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { type Api, ClusterError } from '../../../src/cluster/cluster.ts';
 import { Detach } from '../../../src/link/detach.ts';
 import { LinkError } from '../../../src/link/link-error.ts';
+import { LogRemovals } from '../../../src/link/log-removals.ts';
 import type { MirrorStatuses } from '../../../src/link/mirror-statuses.ts';
 import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/topic-changes.ts';
@@ -182,7 +183,8 @@ function start(world: { state: FakeState; storage: MirrorStorage; destination: F
     return found;
   };
   const statuses = { topic } as MirrorStatuses;
-  const detach = new Detach({ context, topics, changes, statuses });
+  const removals = new LogRemovals({ context, topics, changes });
+  const detach = new Detach({ context, changes, statuses, removals });
   const run = () =>
     detach.run({ topic: 'orders', dropHistory: true, validateOnly: false, actor: 'test' });
   return { topics, detach, run, events };

@@ -154,6 +154,20 @@ describe('failover', () => {
     });
   }
 
+  test('is not refused because the renewal of the lease is late, as on a busy machine', async (t) => {
+    const { run, state } = await scene(t);
+    state.isLate = true;
+    assert.deepEqual([...(await run()).errors], []);
+    assert.equal(state.topics.get('orders')?.state, 'STOPPED');
+  });
+
+  test('R12: is refused to an instance that is not the owner any more', async (t) => {
+    const { run, state } = await scene(t);
+    state.isOwner = false;
+    assert.equal((await run()).errors.get('orders')?.code, 'NOT_OWNER');
+    assert.equal(state.commits.length, 0);
+  });
+
   test('is not begun when the intent is refused', async (t) => {
     const { run, state, log } = await scene(t);
     state.fates = ['UNAVAILABLE'];

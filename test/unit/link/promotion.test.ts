@@ -48,6 +48,7 @@ async function scene(
   records: readonly TopicRecord[],
   options: {
     quietMs?: number;
+    switchMaxMs?: number;
     /** What stands in the way in a final round. */
     finalGroups?: () => Promise<readonly { code: string; message: string }[]>;
   } = {},
@@ -66,7 +67,9 @@ async function scene(
     }
     source.ends.set(`${record.name}/0`, 2n);
   }
-  const context = testContext({ state, storage, destination, source });
+  const whole = testContext({ state, storage, destination, source });
+  const switchMaxMs = options.switchMaxMs ?? whole.limits.switchMaxMs;
+  const context = { ...whole, limits: { ...whole.limits, switchMaxMs } };
   const topics = new MirrorTopics(context);
   await topics.start();
   const { events, clock } = context;
@@ -243,4 +246,30 @@ test('every code of ours has a remedy and is documented, a foreign one has none'
     assert.ok((withRemedy({ code, message: '' }).remedy ?? '').length > 10, code);
   }
   assert.equal(withRemedy({ code: 'INTERNAL_ERROR', message: 'x' }).remedy, null);
+});
+
+test('writers are held no longer than a switch may take, however long its commit does', async (t) => {
+  const world = await scene(t, [pending(0)], { switchMaxMs: 50 });
+  const { state, topics, promotions, stateOf } = world;
+  const modes: (string | undefined)[] = [];
+  topics.onChange(() => modes.push(topics.byName('t0')?.mode));
+  const commit = state.commit.bind(state);
+  let resolve: () => void = () => undefined;
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  state.commit = async (changes) => {
+    await promise;
+    await commit(changes);
+  };
+  promotions.resume();
+  await until(
+    'the end of the hold',
+    () => modes.includes('switching') && modes.at(-1) === 'mirror',
+  );
+  assert.equal(stateOf('t0'), 'PENDING_STOPPED');
+  assert.deepEqual(world.held, ['t0'], 'nothing is fetched before the outcome is known');
+  resolve();
+  await until('the switch', () => stateOf('t0') === 'STOPPED');
+  assert.equal(topics.byName('t0')?.mode, 'promoted');
 });

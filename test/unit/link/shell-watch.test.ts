@@ -6,7 +6,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
-import type { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { ShellWatch } from '../../../src/link/shell-watch.ts';
 import { TopicChanges } from '../../../src/link/topic-changes.ts';
 import { Events } from '../../../src/observe/events.ts';
@@ -44,7 +43,6 @@ async function scene(t: TestContext) {
   const watch = new ShellWatch({
     context,
     changes,
-    topics: {} as MirrorTopics,
     takeUp: async () => {
       seen.looks++;
     },
@@ -58,7 +56,7 @@ async function scene(t: TestContext) {
   state.topics.set('t', mirror(shellId));
   watch.start();
   t.after(() => watch.close());
-  return { seen, state, destination, moreLooks };
+  return { seen, state, destination, events, moreLooks };
 }
 
 test('a shell is not gone because one of its name was, long ago', async (t) => {
@@ -93,4 +91,37 @@ test('a shell with more partitions than its source ends the mirror, growth does 
   await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
   assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_CHANGED');
   assert.match(state.topics.get('t')?.error?.message ?? '', /2 partitions past Causeway/);
+});
+
+const denial = {
+  ...{ resourceType: 2, resourceName: 't', patternType: 3, principal: 'User:*', host: '*' },
+  ...{ operation: 4, permissionType: 2 },
+};
+
+test('R16: a promoted topic that was deleted says which denial stands at its source', async (t) => {
+  const { seen, state, events, moreLooks } = await scene(t);
+  const promoted = { ...mirror(shellId), state: 'STOPPED', stoppedBy: 'promote' } as const;
+  state.topics.set('t', { ...promoted, fence: { acls: [denial] } });
+  await moreLooks();
+  seen.nowMs += 3_600_000;
+  await until('the end of the record', () => !state.topics.has('t'));
+  const told = events.since(0).map(({ event }) => event);
+  assert.deepEqual(told, ['source_fence_left', 'promoted_topic_deleted']);
+  assert.match(events.since(0)[0]?.message ?? '', /kafka-acls --remove --topic 't'/);
+  assert.deepEqual([...state.logRemovals.keys()], [shellId], 'its logs are to be deleted');
+});
+
+test('nothing is told of a promoted topic that is another one by now', async (t) => {
+  const { seen, state, events, moreLooks } = await scene(t);
+  const promoted = { ...mirror(shellId), state: 'STOPPED', stoppedBy: 'promote' } as const;
+  state.topics.set('t', { ...promoted, fence: { acls: [denial] } });
+  await moreLooks();
+  // Between the look and the lock somebody has made a mirror of it again.
+  const { topics } = state;
+  const get = topics.get.bind(topics);
+  topics.get = (name) => (name === 't' ? mirror(sourceId) : get(name));
+  seen.nowMs += 3_600_000;
+  await moreLooks();
+  assert.deepEqual(events.since(0), []);
+  assert.equal(state.commits.length, 0);
 });
