@@ -124,6 +124,7 @@ interface UninstallOptions {
   readonly dryRun?: boolean;
   readonly config?: string;
   readonly keepDirectory?: boolean;
+  readonly removeAcls?: boolean;
   readonly yes?: boolean;
 }
 
@@ -139,7 +140,8 @@ async function listLeftovers(context: CommandContext): Promise<void> {
 
 /** Against a running proxy it lists; with the configuration, and the proxy stopped, it removes. */
 async function uninstall(context: CommandContext, options: UninstallOptions): Promise<void> {
-  const { config: file, dryRun: isDryRun = false, keepDirectory = false } = options;
+  const { config: file, dryRun: isDryRun = false } = options;
+  const { keepDirectory = false, removeAcls = false } = options;
   if (file === undefined) {
     if (isDryRun) return listLeftovers(context);
     const message = 'stop the proxy and give --config FILE, or add --dry-run for what to do first';
@@ -148,8 +150,8 @@ async function uninstall(context: CommandContext, options: UninstallOptions): Pr
   const config = await readConfig(context, file);
   if (!isDryRun && options.yes !== true) await confirmUninstall(context, config.name);
   const { uninstall: remove } = await import('../uninstall.ts');
-  const found = await remove(config, { isDryRun, keepDirectory });
-  context.print(found, () => uninstalledText(found, isDryRun));
+  const found = await remove(config, { isDryRun, keepDirectory, removeAcls });
+  context.print(found, () => uninstalledText(found, { isDryRun, removeAcls }));
   const [first] = found.blocking;
   if (first === undefined) return;
   const more = found.blocking.length > 1 ? ` (and ${found.blocking.length - 1} more)` : '';
@@ -165,11 +167,25 @@ async function confirmUninstall(context: CommandContext, name: string): Promise<
   if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
 }
 
-function uninstalledText(found: Uninstalled, isDryRun: boolean): string {
-  const { topic, blocking, links, aclsCount, directory, isDirectoryRemoved } = found;
+/** Each by its name: nobody knows them as ours once the state is gone. */
+function aclsText(acls: readonly string[], options: Asked): string {
+  if (acls.length === 0) return '';
+  const stay = `${acls.length} ACLs that links made stay, clients need them (--remove-acls):`;
+  const go = `${acls.length} ACLs that links made ${options.isDryRun ? 'would go' : 'are gone'}:`;
+  return [options.removeAcls ? go : stay, ...acls.map((acl) => `  ${acl}`), ''].join('\n');
+}
+
+interface Asked {
+  readonly isDryRun: boolean;
+  readonly removeAcls: boolean;
+}
+
+function uninstalledText(found: Uninstalled, asked: Asked): string {
+  const { topic, blocking, links, acls, directory, isDirectoryRemoved } = found;
+  const { isDryRun } = asked;
   if (blocking.length > 0) return blocking.map((reason) => `In the way: ${reason}\n`).join('');
   const head = isDryRun ? 'Nothing was removed, and nothing stands in the way.' : 'Removed.';
-  const kept = aclsCount > 0 ? `${aclsCount} ACLs that links made stay: clients need them.\n` : '';
+  const kept = aclsText(acls, asked);
   return `${head}\n${block([
     ['State topic', topic],
     ['With it the links', links.join(', ') || 'none'],
@@ -184,6 +200,7 @@ export function addUninstall(program: Command, runner: Runner): void {
     .option('--dry-run', 'say what is there and what stands in the way; removes nothing')
     .option('--config <file>', 'the configuration of the proxy, which must be stopped')
     .option('--keep-directory', 'leave the directory of mirror logs as it is')
+    .option('--remove-acls', 'remove the ACLs that links made, which otherwise stay for clients')
     .option('--yes', 'ask nothing')
     .action(action(runner, uninstall));
 }

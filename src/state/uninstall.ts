@@ -15,7 +15,7 @@ import type { StateClock } from './options.ts';
 import { ownProcess } from './own-process.ts';
 import { awaitSilence, isGoneHere } from './predecessor.ts';
 import { decodeRecord } from './record-format.ts';
-import type { TopicRecord } from './records.ts';
+import type { Acl, TopicRecord } from './records.ts';
 import { StateError } from './state.ts';
 import { asUnavailable, findStateTopic, stateTopicName } from './state-topic.ts';
 import { TopicReader } from './topic-reader.ts';
@@ -39,8 +39,8 @@ export interface UninstallFindings {
   /** What has to be done first; empty when it may go. */
   readonly blocking: readonly string[];
   readonly links: readonly string[];
-  /** ACLs at the destination that links made: they stay, clients need them. */
-  readonly aclsCount: number;
+  /** ACLs at the destination that links made. */
+  readonly acls: readonly Acl[];
   readonly directoryId: string | null;
 }
 
@@ -129,7 +129,7 @@ class StateRemoval {
       topic: this.#topic,
       blocking: [...topics.values()].flatMap(whatBlocks),
       links: [...links.keys()],
-      aclsCount: [...linkAcls.values()].reduce((count, { acls }) => count + acls.length, 0),
+      acls: [...linkAcls.values()].flatMap(({ acls }) => acls),
       directoryId: storage?.directoryId ?? null,
     };
   }

@@ -10,9 +10,11 @@ import {
   startConsumer,
   startProducer,
 } from '../helpers/foreign-clients.ts';
+import { committedOffsets } from '../helpers/group-offsets.ts';
 import { javaTool } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic, produceBatch } from '../helpers/kafka-setup.ts';
+import { openCluster } from '../helpers/raw-batches.ts';
 import { assertEachOnceInOrder, assertSameValues } from '../helpers/record-checks.ts';
 import { missingToolchain } from '../helpers/toolchains.ts';
 import { uniqueName } from '../helpers/wait.ts';
@@ -64,6 +66,37 @@ describe('consumers', () => {
       );
       await second.stop();
       assert.deepEqual([...first.errors, ...second.errors], []);
+    });
+  }
+});
+
+describe('a commit while records come', () => {
+  for (const kind of consumerKinds) {
+    test(`${kind} answers it with what is committed, not with where it is by then`, async (t) => {
+      const skip = await skipReason(kind);
+      if (skip) return t.skip(skip);
+      const [topic, group] = [uniqueName('flowing'), uniqueName('group')];
+      const { bootstrap } = cluster;
+      await createTopic(cluster, { topic });
+      const admin = openCluster(cluster);
+      const consumer = await startConsumer(kind, { bootstrap, topic, group, reset: 'earliest' });
+      let isFlowing = true;
+      const flow = async (): Promise<void> => {
+        while (isFlowing) await produceBatch(cluster, { topic, partition: 0 }, [{ value: 'v' }]);
+      };
+      const flowing = flow();
+      try {
+        for (let round = 1; round <= 25; round++) {
+          await consumer.waitForCount(consumer.records.length + 1);
+          const { [`${topic}-0`]: answered } = await consumer.commit();
+          assert.deepEqual(await committedOffsets(admin, group, topic, 1), [answered]);
+        }
+      } finally {
+        isFlowing = false;
+        await flowing;
+        await consumer.stop();
+        await admin.close();
+      }
     });
   }
 });

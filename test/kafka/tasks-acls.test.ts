@@ -2,13 +2,20 @@
 // made and the source lost is deleted in mode owned, everything else is left alone; brokers
 // without an authorizer.
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { parseConfig } from '../../src/config/load.ts';
 import type { TaskStatus } from '../../src/link/service.ts';
+import { Events } from '../../src/observe/events.ts';
+import { openState } from '../../src/state/open-state.ts';
 import type { Acl } from '../../src/state/records.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { anyAcl } from '../../src/tasks/acl-filters.ts';
 import { createAcls, deleteAcls, readAcls } from '../../src/tasks/acl-requests.ts';
+import { uninstall } from '../../src/uninstall.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
@@ -397,4 +404,41 @@ test('a source that cannot be fenced refuses the promotion, and nothing changes'
   assert.equal(rows[0]?.error?.code, 'SOURCE_UNAUTHORIZED');
   assert.match(rows[0]?.error?.message ?? '', /cannot be fenced: .* no authorizer/);
   assert.equal(rows[0]?.state, 'ACTIVE');
+});
+
+test('R16: uninstall names the ACLs that links made, and removes them, and no other, on request', async () => {
+  const [topic, name] = [uniqueName('left'), uniqueName('leaving')];
+  const made = [acl(topic, 'app'), acl(topic, 'app', write)];
+  const other = acl(`${topic}-hand`, 'app');
+  const cluster = openCluster(destination);
+  const directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-uninstall-'));
+  try {
+    await add(cluster, ...made, other);
+    const state = await openState({
+      ...{ name, cluster, snapshotDirectory: directory, mirrorStorageExists: false },
+      ...{ clock: { now: () => performance.now(), wallMs: () => Date.now() } },
+      events: new Events(),
+    });
+    await state.commit([{ put: { kind: 'link-acls', link: 'dr', acls: made } }]);
+    await state.close();
+    const servers = `destination: {bootstrap.servers: "${destination.bootstrap}"}`;
+    const config = parseConfig(
+      `name: ${name}\n${servers}\ngateway: {advertise: localhost}\n` +
+        `storage: {type: disk, directory: ${directory}}\n`,
+      {},
+    );
+    const keep = { isDryRun: false, keepDirectory: true };
+    const dry = await uninstall(config, { ...keep, isDryRun: true, removeAcls: true });
+    assert.deepEqual([dry.aclsCount, dry.acls.length, dry.areAclsRemoved], [2, 2, false]);
+    assert.ok(dry.acls.every((line) => line.includes(topic) && line.includes('User:app')));
+    const everything = [...made, other].map(aclKey).sort();
+    assert.deepEqual(await aclsOf(cluster, topic), everything);
+    const done = await uninstall(config, { ...keep, removeAcls: true });
+    assert.deepEqual([done.aclsCount, done.areAclsRemoved], [2, true]);
+    assert.deepEqual(await aclsOf(cluster, topic), [aclKey(other)]);
+    await assert.rejects(uninstall(config, keep), /does not exist/);
+  } finally {
+    await cluster.close();
+    await rm(directory, { recursive: true, force: true });
+  }
 });
