@@ -1,9 +1,9 @@
 // `causeway uninstall --config`: what is left when the proxy goes for good is removed, with the
 // proxy stopped: on request the ACLs that links made, the state topic, then the directory of mirror
 // logs. Refuses to know what stands in the way. Invariants: an ACL goes while the state still knows
-// that it is ours, and no other goes; a directory goes only when it is the one that the state names, and no
-// process has it open; it goes after the state, so that a crash between leaves files and no lost
-// timeline.
+// that it is ours, and no other goes; a directory goes only when it is the one that the state
+// names, and no process has it open; it goes after the state, so that a crash between leaves files
+// and no lost timeline.
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import {

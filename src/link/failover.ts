@@ -188,6 +188,10 @@ export class Failover {
   ): Promise<readonly MirrorTopic[]> {
     const whole: MirrorTopic[] = [];
     for (const topic of topics) {
+      if (topic.record.stopping?.command !== 'failover') {
+        whole.push(topic);
+        continue;
+      }
       try {
         await this.#undoRecord(topic.name);
         whole.push(topic);

@@ -1,6 +1,7 @@
 // Reads the fields of a parsed JSON object by name and type, strictly: a missing, mistyped or
-// unknown field is an error that says where. Knows nothing of records. Invariant: after `end()`
-// every field of the object was read, so nothing is lost by writing the result back.
+// unknown field is an error that says where. The same for an object that is about to be written,
+// whose 64-bit numbers are numbers yet. Knows nothing of records. Invariant: after `end()` every
+// field of the object was read, so nothing is lost by writing the result back.
 import { isUuid } from '../../protocol/index.ts';
 import { StateError } from './state.ts';
 
@@ -52,13 +53,18 @@ export class Fields {
     return value as number;
   }
 
-  /** 64-bit numbers are decimal strings. */
+  /** 64-bit numbers are decimal strings in JSON. */
   bigint(name: string): bigint {
-    const value = this.string(name);
-    if (!integerPattern.test(value)) throw this.fail(name, 'is not a decimal number');
-    const number = BigInt(value);
+    const value = this.value(name);
+    const number = typeof value === 'bigint' ? value : this.#decimal(name);
     if (BigInt.asIntN(64, number) !== number) throw this.fail(name, 'exceeds 64 bits');
     return number;
+  }
+
+  #decimal(name: string): bigint {
+    const value = this.string(name);
+    if (!integerPattern.test(value)) throw this.fail(name, 'is not a decimal number');
+    return BigInt(value);
   }
 
   boolean(name: string): boolean {
@@ -123,7 +129,9 @@ export class Fields {
   }
 
   end(): void {
-    const unknown = Object.keys(this.#object).find((name) => !this.#read.has(name));
+    const unknown = Object.keys(this.#object).find(
+      (name) => !this.#read.has(name) && this.has(name),
+    );
     if (unknown !== undefined) throw this.fail(unknown, 'is not known to this version');
   }
 }

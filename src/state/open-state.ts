@@ -5,8 +5,6 @@
 // commit whose answer was lost blocks the queue until its outcome is known and the topic has been
 // read to its end.
 import { randomUUID } from 'node:crypto';
-import { zeroUuid } from '../../protocol/index.ts';
-import type { TopicInfo } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { formatExport } from './export-file.ts';
 import { FencedError } from './fenced.ts';
@@ -15,19 +13,14 @@ import { checkLimits, type StateLimits, stateLimitsDefault } from './limits.ts';
 import { StateNotices, text } from './notices.ts';
 import type { OpenedState, StateOptions } from './options.ts';
 import { ownProcess } from './own-process.ts';
+import { OwnTopic } from './own-topic.ts';
 import { checkRecordSize } from './partition-writer.ts';
 import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type LeaseRecord, stateKey } from './records.ts';
 import { SnapshotWriter } from './snapshot.ts';
 import { type Lease, type StateChange, StateError, type StateView } from './state.ts';
-import {
-  asUnavailable,
-  checkStateTopic,
-  createStateTopic,
-  findStateTopic,
-  stateTopicName,
-} from './state-topic.ts';
+import { asUnavailable } from './state-topic.ts';
 import { TopicReader } from './topic-reader.ts';
 import { type KeyValue, TransactionWriter } from './transaction-writer.ts';
 import { changeKey, RecordView } from './view.ts';
@@ -42,7 +35,7 @@ class StateService implements OpenedState {
   readonly #lease: InstanceLease;
   readonly #options: StateOptions;
   readonly #limits: StateLimits;
-  readonly #topic: string;
+  readonly #own: OwnTopic;
   readonly #view = new RecordView();
   readonly #closing = new AbortController();
   readonly #reader: TopicReader;
@@ -56,8 +49,6 @@ class StateService implements OpenedState {
   readonly #commits = new WaitingCommits();
   #queue: Promise<unknown> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
-  #clusterId: string | null = null;
-  #topicId = zeroUuid;
   /** Who wrote the last lease record before us. */
   #predecessorId: string | undefined;
   #isClosed = false;
@@ -70,7 +61,6 @@ class StateService implements OpenedState {
     this.#limits = { ...stateLimitsDefault, ...options.limits };
     checkLimits(this.#limits);
     this.#notices = new StateNotices(options.events);
-    this.#topic = stateTopicName(options.name);
     const { cluster, clock } = options;
     const now = (): number => clock.now();
     this.#lease = new InstanceLease({
@@ -79,20 +69,23 @@ class StateService implements OpenedState {
       now,
     });
     this.lease = this.#lease;
-    const common = { cluster, topic: this.#topic, signal: this.#closing.signal, now };
-    this.#reader = new TopicReader(common);
-    this.#writer = new TransactionWriter({
-      ...common,
-      transactionalId: this.#topic,
-      wallMs: () => clock.wallMs(),
-      onDoubt: () => this.#enterDoubt(),
-      wasAborted: () => this.#wasAborted(),
-      onTakenBack: () => this.#notices.takenBack(),
-    });
     this.#snapshots = new SnapshotWriter({
       directory: options.snapshotDirectory,
       whole: () => this.#export(),
       onFault: (error) => this.#notices.snapshotFailed(error),
+    });
+    const { signal } = this.#closing;
+    const { file: snapshotFile } = this.#snapshots;
+    this.#own = new OwnTopic({ ...options, signal, snapshotFile });
+    const common = { cluster, topic: this.#own.name, signal, now };
+    this.#reader = new TopicReader(common);
+    this.#writer = new TransactionWriter({
+      ...common,
+      transactionalId: this.#own.name,
+      wallMs: () => clock.wallMs(),
+      onDoubt: () => this.#enterDoubt(),
+      wasAborted: () => this.#wasAborted(),
+      onTakenBack: () => this.#notices.takenBack(),
     });
   }
 
@@ -117,13 +110,13 @@ class StateService implements OpenedState {
   }
 
   async open(): Promise<void> {
-    const info = await this.#prepareTopic();
-    this.#topicId = info.topicId;
+    await this.#own.prepare();
     const seen = this.#options.takeOver === true ? null : await awaitSilence(this.#watch());
     await this.#writer.fence(this.#limits.openTimeoutMs);
     const fencedMs = this.#options.clock.now();
     this.#apply(await this.#reader.read({ until: 'end', timeoutMs: this.#limits.openTimeoutMs }));
-    if (this.#view.isEmpty && this.#options.mirrorStorageExists) throw this.#missing('is empty');
+    if (this.#view.isEmpty && this.#options.mirrorStorageExists)
+      throw this.#own.missing('is empty');
     this.#predecessorId = this.#view.lease?.instanceId;
     const waitMs = waitBeforeActingMs(this.#view.lease, this.#limits.leaseMs);
     const actsFromMs = lastRenewedMs(seen, this.#view.lease, fencedMs) + waitMs;
@@ -185,26 +178,6 @@ class StateService implements OpenedState {
     await this.#loop;
     await this.#queue;
     await this.#snapshots.flush();
-  }
-
-  async #prepareTopic(): Promise<TopicInfo> {
-    const { cluster, mirrorStorageExists } = this.#options;
-    const { signal } = this.#closing;
-    const found = await findStateTopic(cluster, this.#topic, signal);
-    if (!found && mirrorStorageExists) throw this.#missing('does not exist');
-    const info = found ?? (await createStateTopic(cluster, this.#topic, signal));
-    await checkStateTopic(cluster, info);
-    this.#clusterId = (await cluster.metadata([])).clusterId;
-    return info;
-  }
-
-  #missing(how: string): StateError {
-    const message =
-      `state topic ${this.#topic} ${how}, but there are mirror logs: their timelines ` +
-      'would be lost. ' +
-      `Restore it with "causeway state import ${this.#snapshots.file} --config FILE" ` +
-      '(or from another export), then start again';
-    return new StateError('MISSING', message);
   }
 
   /** One after the other, whatever the outcome of the one before. */
@@ -279,22 +252,11 @@ class StateService implements OpenedState {
       });
   }
 
-  /** A topic of the same name with another id is not our state, however it came to be. */
   async #checkTopicId(): Promise<void> {
-    let topicId: string | undefined;
-    try {
-      const metadata = await this.#options.cluster.metadata([this.#topic]);
-      topicId = metadata.topics.get(this.#topic)?.topicId;
-    } catch (error) {
-      throw asUnavailable(error);
-    }
-    if (topicId === undefined || topicId === zeroUuid || topicId === this.#topicId) return;
-    const message =
-      `state topic ${this.#topic} was deleted and made again: stop this instance, ` +
-      'delete the topic, ' +
-      `run "causeway state import ${this.#snapshots.file} --config FILE" and start again`;
-    this.#notices.topicReplaced(message, topicId);
-    this.#lease.end(message);
+    const replaced = await this.#own.replaced();
+    if (replaced === null) return;
+    this.#notices.topicReplaced(replaced.message, replaced.topicId);
+    this.#lease.end(replaced.message);
     this.#closing.abort();
     this.#notices.setOwner(false);
   }
@@ -450,7 +412,11 @@ class StateService implements OpenedState {
 
   #export(): string {
     const { name, clock } = this.#options;
-    const head = { name, clusterId: this.#clusterId, writtenTimeMs: Math.round(clock.wallMs()) };
+    const head = {
+      name,
+      clusterId: this.#own.clusterId,
+      writtenTimeMs: Math.round(clock.wallMs()),
+    };
     return formatExport(head, this.#view.records());
   }
 

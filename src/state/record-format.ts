@@ -457,7 +457,8 @@ const knownTexts = new WeakMap<StateRecord, string>();
 export function encodeRecord(record: StateRecord): string {
   const known = knownTexts.get(record);
   if (known !== undefined) return known;
-  const text = toJson(readRecord(stateKey(record), JSON.parse(toJson(record))));
+  const value = { v: formatVersions[record.kind], ...record };
+  const text = toJson(readRecord(stateKey(record), value));
   knownTexts.set(record, text);
   return text;
 }

@@ -1,7 +1,7 @@
 // The local snapshot of the state: a file that `causeway state import` reads. Owns that file: all
-// records, written anew by write, fsync, rename, and behind them each commit since, so that a commit
-// costs what it changes and not what there is. Refuses to know what records mean; commits that pile
-// up are written together.
+// records, written anew by write, fsync, rename, and behind them each commit since, so that one
+// costs what it changes and not what there is. Refuses to know what records mean; commits that
+// pile up are written together.
 // Invariant: the file under its name always has all records as of one commit and every commit since
 // up to another, whatever moment we die at; only behind that may there be part of one more.
 import { constants, copyFile, mkdir, open, rename } from 'node:fs/promises';

@@ -32,7 +32,7 @@ function scripted(records: Records = new Map(), look = live) {
   const stage = { look, error: null as Error | null, nowMs: 0 };
   const clock = { monotonicMs: () => stage.nowMs, unixMs: () => 1_000 + stage.nowMs };
   const view = { handovers: records, links: new Map([['dr', {}]]) };
-  const state = { lease: { check: () => undefined }, view };
+  const state = { lease: { check: () => undefined }, owned: async () => undefined, view };
   const context = { clock, events: new Events(), state };
   const commit = async (changes: readonly StateChange[]) => {
     for (const change of changes) {
