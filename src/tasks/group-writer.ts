@@ -71,6 +71,9 @@ interface Work extends Due {
   readonly read: { readonly actual: GroupRead | undefined; readonly atMs: number };
 }
 
+/** By group, what the destination has taken. */
+type Written = Map<string, readonly OffsetToCommit[]>;
+
 interface Round {
   readonly options: WriteOptions;
   readonly problems: TaskProblem[];
@@ -155,7 +158,12 @@ export class GroupWriter {
     }
     const { requestsInFlight } = this.#context.limits;
     await this.#eachRead(due, options, async (works) => {
-      await forEachLimited(works, requestsInFlight, (work) => this.#one(work, round));
+      const written: Written = new Map();
+      try {
+        await forEachLimited(works, requestsInFlight, (work) => this.#one(work, round, written));
+      } finally {
+        await this.#confirm(works[0]?.nodeId ?? -1, written);
+      }
     });
     this.#notePostponed(due, round);
     return round;
@@ -239,7 +247,7 @@ export class GroupWriter {
     return !(isSame && ageMs < Math.min(groupRecheckMs, this.#renewalMs / 2));
   }
 
-  async #one(work: Work, round: Round): Promise<void> {
+  async #one(work: Work, round: Round, all: Written): Promise<void> {
     const { group, nodeId, commits } = work;
     const { options } = round;
     let { actual } = work.read;
@@ -259,7 +267,7 @@ export class GroupWriter {
     const written = toCommit.filter((offset) => errors.get(keyOf(offset)) === ErrorCode.NONE);
     this.#onCommitErrors(group, { toCommit, errors }, round);
     round.written += written.length;
-    if (written.length > 0) await this.#confirm(group, nodeId, written);
+    if (written.length > 0) all.set(group, written);
   }
 
   async #read(
@@ -362,13 +370,18 @@ export class GroupWriter {
     tell(round, refusal(group, first.code, 'written', first.offset.topic), offsets);
   }
 
-  /** Read back: only what is there now counts as written by us. */
-  async #confirm(group: string, nodeId: number, written: readonly OffsetToCommit[]): Promise<void> {
-    const read = await this.#read(group, nodeId, written);
+  /** Read back, all of a batch at once: only what is there now counts as written by us. */
+  async #confirm(nodeId: number, written: Written): Promise<void> {
+    if (written.size === 0) return;
+    const topicsOf = (group: string) => topicsIn(written.get(group) ?? []);
+    const options = { nodeId, requireStable: false, topicsOf };
+    const reads = await readGroups(this.#context.destination, [...written.keys()], options);
     const atMs = this.#nowMs;
-    for (const offset of written) {
-      const found = read?.offsets.get(keyOf(offset));
-      this.#entries.confirm(group, offset, { found: found?.offset ?? null, atMs });
+    for (const [group, offsets] of written) {
+      for (const offset of offsets) {
+        const found = reads.get(group)?.offsets.get(keyOf(offset));
+        this.#entries.confirm(group, offset, { found: found?.offset ?? null, atMs });
+      }
     }
   }
 }

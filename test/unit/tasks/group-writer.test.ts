@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ErrorCode } from '../../../protocol/index.ts';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { defaultLinkLimits, type LinkContext } from '../../../src/link/context.ts';
 import { GroupWriter } from '../../../src/tasks/group-writer.ts';
 import { FakeGroupCluster } from './fake-group-cluster.ts';
@@ -143,4 +144,39 @@ describe('a group whose coordinator is not to be had', () => {
     cluster.withoutCoordinator.clear();
     assert.deepEqual((await round('g', 5n)).problems, []);
   });
+});
+
+test('R16: the offsets of many groups are read, and read back, by a request for all of them', async () => {
+  const { cluster, writer } = stage();
+  const groups = Array.from({ length: 50 }, (_, index) => `group-${index}`);
+  const commit = { topic: 't', partition: 0, position: { offset: 5n, metadata: '' } };
+  const wanted = new Map(groups.map((group) => [group, [commit]]));
+  const options = { mayAct: () => true, endOf: () => 100n, topicIdOf: () => 'first' };
+  const { written } = await writer.write(wanted, options);
+  assert.equal(written, 50);
+  assert.deepEqual([cluster.count('OffsetCommit'), cluster.count('OffsetFetch')], [50, 2]);
+  for (const group of groups) {
+    assert.equal(cluster.committed(group, 't/0'), 5n);
+    assert.equal(writer.rowsOf(group)[0]?.destinationOffset, 5n);
+  }
+});
+
+test('what was written before the destination went away counts as written', async () => {
+  const { cluster, writer } = stage();
+  const commit = { topic: 't', partition: 0, position: { offset: 5n, metadata: '' } };
+  const wanted = new Map(['first', 'second'].map((group) => [group, [commit]]));
+  const options = { mayAct: () => true, endOf: () => 100n, topicIdOf: () => 'first' };
+  const send = cluster.send.bind(cluster);
+  cluster.send = async (target, api, request) => {
+    if (api.name === 'OffsetCommit' && cluster.count('OffsetCommit') > 0) {
+      throw new ClusterError('UNREACHABLE', 'scripted', { maybeSent: false });
+    }
+    return send(target, api, request);
+  };
+  await assert.rejects(writer.write(wanted, options), { code: 'UNREACHABLE' });
+  assert.equal(cluster.committed('first', 't/0'), 5n);
+  assert.equal(writer.rowsOf('first')[0]?.destinationOffset, 5n);
+  cluster.send = send;
+  await writer.write(wanted, options);
+  assert.equal(cluster.committed('second', 't/0'), 5n);
 });
