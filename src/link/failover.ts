@@ -16,6 +16,7 @@ import { nextState } from './mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
 import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import type { WrittenShells } from './shell-measure.ts';
+import { forEachLimited } from './signal.ts';
 import {
   appendAborts,
   cutsOf,
@@ -30,6 +31,8 @@ import {
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
 import { promisedGrants } from './write-grants.ts';
 
+/** Each topic keeps its order; the others are measured while some are being committed. */
+const batchesInFlight = 3;
 /** Bounds a state transaction and its receipt. */
 const batchPartitionsMax = 2_000;
 
@@ -78,17 +81,17 @@ export class Failover {
 
   async run(request: FailoverRequest): Promise<FailoverResult> {
     const errors = new Map<string, LinkError>();
-    const receipts: ReceiptRecord[] = [];
-    for (const [index, names] of this.#batches(request.topics).entries()) {
+    const receipts: (ReceiptRecord | null)[] = [];
+    const batches = [...this.#batches(request.topics).entries()];
+    await forEachLimited(batches, batchesInFlight, async ([index, names]) => {
       const id = index === 0 ? request.receiptId : `${request.receiptId}.${index + 1}`;
-      const receipt = await this.#changes.locks.run(names, () =>
+      receipts[index] = await this.#changes.locks.run(names, () =>
         request.isDryRun
           ? this.#dryRun(names, { ...request, receiptId: id }, errors)
           : this.#batch(names, { ...request, receiptId: id }, errors),
       );
-      if (receipt !== null) receipts.push(receipt);
-    }
-    return { errors, receipts };
+    });
+    return { errors, receipts: receipts.filter((receipt) => receipt !== null) };
   }
 
   /** Failovers that a crash or a lost destination left half done: undone, and fetching goes on. */

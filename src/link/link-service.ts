@@ -14,7 +14,7 @@ import { LinkError } from './link-error.ts';
 import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
 import { type LogRemovals, logRemoval } from './log-removals.ts';
-import { asCommand, type MirrorCommands, mergedReceipts } from './mirror-commands.ts';
+import { asCommand, type MirrorCommands, wholeReceipt } from './mirror-commands.ts';
 import { isFetching } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
@@ -319,16 +319,7 @@ export class LinkServiceImpl implements LinkService {
 
   /** A failover of very many topics has several records, shown as one. */
   receipt(id: string): ReceiptRecord | undefined {
-    const { receipts } = this.#parts.context.state.view;
-    const first = receipts.get(id);
-    if (first === undefined) return undefined;
-    const parts = [first];
-    for (let index = 2; ; index++) {
-      const next = receipts.get(`${id}.${index}`);
-      if (next === undefined) break;
-      parts.push(next);
-    }
-    return mergedReceipts(parts);
+    return wholeReceipt(this.#parts.context.state.view.receipts, id);
   }
 
   async exportTail(name: string): Promise<AsyncIterable<TailLine>> {

@@ -57,11 +57,25 @@ export async function asCommand<Result>(work: () => Promise<Result>): Promise<Re
   }
 }
 
-/** A receipt of several records, as one. */
+/** A receipt of several records (`ID`, `ID.2`, ...), as one, under the id of all of it. */
 export function mergedReceipts(receipts: readonly ReceiptRecord[]): ReceiptRecord {
-  const [first, ...rest] = receipts;
+  const [first] = receipts;
   if (first === undefined) throw new TypeError('no receipt');
-  return { ...first, topics: [...first.topics, ...rest.flatMap(({ topics }) => topics)] };
+  const [id = first.id] = first.id.split('.');
+  return { ...first, id, topics: receipts.flatMap(({ topics }) => topics) };
+}
+
+/** By the id of all of it or of a part. A part that is not there is of topics that failed. */
+export function wholeReceipt(
+  receipts: ReadonlyMap<string, ReceiptRecord>,
+  asked: string,
+): ReceiptRecord | undefined {
+  const [id = asked] = asked.split('.');
+  const partOf = (record: ReceiptRecord) => Number(record.id.slice(id.length + 1) || 1);
+  const parts = [...receipts.values()]
+    .filter((record) => record.id === id || record.id.startsWith(`${id}.`))
+    .sort((one, other) => partOf(one) - partOf(other));
+  return parts.length === 0 ? undefined : mergedReceipts(parts);
 }
 
 /** The topics of one request, and what is wrong with each that cannot go on. */

@@ -3,10 +3,12 @@
 // and nothing is in between.
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
+import type { LinkLimits } from '../../../src/link/context.ts';
 import { Failover } from '../../../src/link/failover.ts';
 import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/topic-changes.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
+import { StateError } from '../../../src/state/state.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror, openNativeExtent } from '../../../src/timeline/timeline.ts';
 import type { MirrorStorage } from '../../../storage/mirror-log.ts';
@@ -56,12 +58,12 @@ async function scene(t: TestContext, parts: { record?: TopicRecord; epoch?: numb
 }
 
 /** The link layer over what there is, as at the start of a process. */
-async function start(world: {
-  state: FakeState;
-  storage: MirrorStorage;
-  destination: FakeCluster;
-}) {
-  const context = testContext({ ...world, source: new FakeCluster() });
+async function start(
+  world: { state: FakeState; storage: MirrorStorage; destination: FakeCluster },
+  limits: Partial<LinkLimits> = {},
+) {
+  const whole = testContext({ ...world, source: new FakeCluster() });
+  const context = { ...whole, limits: { ...whole.limits, ...limits } };
   const topics = new MirrorTopics(context);
   await topics.start();
   const { state, events, clock } = context;
@@ -412,5 +414,44 @@ describe('failover', () => {
     assert.deepEqual([line?.virtualEnd, line?.firstEpoch, line?.abortedTransactions], [4n, 5, 1]);
     assert.equal(log.end, 3n);
     assert.equal(state.commits.length, 0);
+  });
+
+  test('of many topics has each in its batch, and a batch that fails stops no other', async (t) => {
+    const state = new FakeState();
+    const { storage } = await openTestStorage(t);
+    const destination = new FakeCluster();
+    const names = Array.from({ length: 7 }, (_, index) => `t${index}`);
+    for (const [index, name] of names.entries()) {
+      const topicId = `${shellId.slice(0, -2)}${index}Q`;
+      const partitions = [newMirror(virtualOffset(0n))];
+      state.topics.set(name, activeRecord({ name, topicId, partitions }));
+      await storage.create({ topicId, partition: 0 }, 0n);
+      destination.topics.set(name, topicInfo(name, topicId, [0]));
+    }
+    const { failover } = await start({ state, storage, destination }, { switchBatchTopics: 2 });
+    const commit = state.commit.bind(state);
+    state.commit = async (changes) => {
+      const isOurs = (name: string) => (change: (typeof changes)[number]) =>
+        'put' in change && change.put.kind === 'topic' && change.put.name === name;
+      if (changes.some(isOurs('t2'))) throw new StateError('UNAVAILABLE', 'scripted');
+      await commit(changes);
+    };
+    const { errors, receipts } = await failover.run({
+      ...{ topics: names, actor: 'test', receiptId: 'r1', isDryRun: false },
+    });
+    assert.deepEqual([...errors.keys()], ['t2', 't3']);
+    assert.deepEqual(
+      receipts.map(({ id, topics }) => [id, topics.map(({ topic }) => topic).join()]),
+      [
+        ['r1', 't0,t1'],
+        ['r1.3', 't4,t5'],
+        ['r1.4', 't6'],
+      ],
+    );
+    const states = names.map((name) => state.topics.get(name)?.state);
+    assert.deepEqual(
+      states,
+      names.map((name) => (errors.has(name) ? 'ACTIVE' : 'STOPPED')),
+    );
   });
 });

@@ -1,7 +1,9 @@
-// Which link a topic belongs to: the one that made it, and not another one that has its name since.
+// Which link a topic belongs to: the one that made it, and not another one that has its name since;
+// and the receipts of its topics.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { Links } from '../../../src/link/links.ts';
+import { wholeReceipt } from '../../../src/link/mirror-commands.ts';
 import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
 import { SwitchedWatch } from '../../../src/link/switched-watch.ts';
 import { TopicChanges } from '../../../src/link/topic-changes.ts';
@@ -117,4 +119,21 @@ test('receipts of many topics are completed at once, of the topics of their own 
     completed().map((line) => [line.topic, line.partitions[0]?.found]),
     names.map((name) => [name, { sourceEnd: 7n, lostRecords: 2n }]),
   );
+});
+
+test('a receipt is shown whole by any of its ids, also when the topics of a part have failed', () => {
+  const names = Array.from({ length: 12 }, (_, index) => `t${index + 1}`);
+  const idOf = (part: number) => (part === 1 ? 'abc' : `abc.${part}`);
+  const all = names.map((name, index) => receiptOf(idOf(index + 1), [name])).reverse();
+  const receipts = new Map([...all, receiptOf('abcd', ['other'])].map((one) => [one.id, one]));
+  for (const failed of ['abc', 'abc.2']) receipts.delete(failed);
+  for (const asked of ['abc', 'abc.2', 'abc.11']) {
+    const whole = wholeReceipt(receipts, asked);
+    assert.equal(whole?.id, 'abc');
+    assert.deepEqual(
+      whole.topics.map(({ topic }) => topic),
+      names.slice(2),
+    );
+  }
+  assert.equal(wholeReceipt(receipts, 'ab'), undefined);
 });
