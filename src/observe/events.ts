@@ -40,6 +40,23 @@ function withTexts(fields: EventFields, change: (text: string) => string): Event
   return Object.fromEntries(changed);
 }
 
+function isShort({ message, fields }: ServiceEvent): boolean {
+  return (
+    message.length <= messageCharactersMax &&
+    Object.values(fields).every(
+      (value) => typeof value !== 'string' || value.length <= fieldCharactersMax,
+    )
+  );
+}
+
+function shortened(entry: ServiceEvent): ServiceEvent {
+  return {
+    ...entry,
+    message: beginning(entry.message, messageCharactersMax),
+    fields: withTexts(entry.fields, (text) => beginning(text, fieldCharactersMax)),
+  };
+}
+
 export class Events {
   readonly #ring: ServiceEvent[] = [];
   readonly #ringMax: number;
@@ -66,11 +83,7 @@ export class Events {
       message: scrubSecrets(message),
       fields: withTexts(fields, scrubSecrets),
     };
-    this.#ring.push({
-      ...entry,
-      message: beginning(entry.message, messageCharactersMax),
-      fields: withTexts(entry.fields, (text) => beginning(text, fieldCharactersMax)),
-    });
+    this.#ring.push(isShort(entry) ? entry : shortened(entry));
     if (this.#ring.length > this.#ringMax) this.#ring.shift();
     for (const listener of this.#listeners) listener(entry);
   }
