@@ -2,7 +2,7 @@
 // bounded ring in memory for the admin API, and subscribers (the log). Names are stable, values
 // carry no secrets. Invariant (R14): the ring keeps of each text only the beginning; a client
 // chooses its own name, and may be refused as often as it likes.
-import { scrubSecrets } from './scrub.ts';
+import { mayHaveSecret, scrubSecrets } from './scrub.ts';
 
 export type EventFields = Readonly<Record<string, string | number | boolean | null>>;
 
@@ -41,12 +41,16 @@ function withTexts(fields: EventFields, change: (text: string) => string): Event
 }
 
 function isShort({ message, fields }: ServiceEvent): boolean {
-  return (
-    message.length <= messageCharactersMax &&
-    Object.values(fields).every(
-      (value) => typeof value !== 'string' || value.length <= fieldCharactersMax,
-    )
-  );
+  const isLong = (text: string): boolean => text.length > fieldCharactersMax;
+  return message.length <= messageCharactersMax && !hasText(fields, isLong);
+}
+
+function hasText(fields: EventFields, is: (text: string) => boolean): boolean {
+  for (const name in fields) {
+    const value = fields[name];
+    if (typeof value === 'string' && is(value)) return true;
+  }
+  return false;
 }
 
 function shortened(entry: ServiceEvent): ServiceEvent {
@@ -81,7 +85,7 @@ export class Events {
       level,
       event,
       message: scrubSecrets(message),
-      fields: withTexts(fields, scrubSecrets),
+      fields: hasText(fields, mayHaveSecret) ? withTexts(fields, scrubSecrets) : fields,
     };
     this.#ring.push(isShort(entry) ? entry : shortened(entry));
     if (this.#ring.length > this.#ringMax) this.#ring.shift();

@@ -18,6 +18,10 @@ const pem = /-----BEGIN [^-]*PRIVATE KEY-----[\s\S]*?(?:-----END [^-]*PRIVATE KE
 const suspicious =
   /jaas\.config|password|passphrase|secret|token|credential|keystore\.key|\/\/|-----BEGIN/i;
 
+export function mayHaveSecret(text: string): boolean {
+  return suspicious.test(text);
+}
+
 export function scrubSecrets(text: string): string {
   if (!suspicious.test(text)) return text;
   return text
