@@ -21,7 +21,7 @@ import type { SourceFence } from './source-fence.ts';
 import { measureSwitch } from './switch.ts';
 import { asLinkError, type TopicChanges } from './topic-changes.ts';
 
-const groupsAfterSwitchMs = 1_000;
+const groupsAfterSwitchMs = 500;
 /** Topics of one command that are dealt with at once: their commits go together. */
 const commandsInFlight = 64;
 const deadlineMsMax = 7 * 24 * 3600 * 1000;
