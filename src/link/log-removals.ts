@@ -8,7 +8,7 @@ import type { StateChange } from '../state/state.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
-import { forEachLimited } from './signal.ts';
+import { forEachLimited, NameLocks } from './signal.ts';
 import type { TopicChanges } from './topic-changes.ts';
 
 const topicsNamed = 5;
@@ -27,6 +27,8 @@ export interface LogRemovalsParts {
 
 export class LogRemovals {
   readonly #parts: LogRemovalsParts;
+  /** Who has ended a topic and the regular look do it one after the other. */
+  readonly #turns = new NameLocks();
   /** By topic id, what was told of logs that cannot be deleted. */
   readonly #told = new Map<string, string>();
   #isLookedThrough = false;
@@ -36,16 +38,20 @@ export class LogRemovals {
   }
 
   /**
-   * The note is committed. @throws StorageError when a log cannot be deleted: it is tried again
-   * @throws StateError
+   * The note is committed. Returns whether there was anything left to do.
+   * @throws StorageError when a log cannot be deleted: it is tried again; StateError
    */
-  async carryOut(topicId: string | null): Promise<void> {
-    if (topicId === null) return;
+  async carryOut(topicId: string | null): Promise<boolean> {
+    if (topicId === null) return false;
     const { context, topics, changes } = this.#parts;
-    context.state.lease.check();
-    await topics.deleteLogs(topicId);
-    await changes.commit([{ delete: `log-removal/${topicId}` }]);
-    this.#told.delete(topicId);
+    return this.#turns.run(topicId, async () => {
+      if (!context.state.view.logRemovals.has(topicId)) return false;
+      context.state.lease.check();
+      await topics.deleteLogs(topicId);
+      await changes.commit([{ delete: `log-removal/${topicId}` }]);
+      this.#told.delete(topicId);
+      return true;
+    });
   }
 
   /** What a crash, or a log that could not be deleted, has left to be done. */
@@ -60,7 +66,7 @@ export class LogRemovals {
   async #again(topicId: string): Promise<void> {
     const { context } = this.#parts;
     try {
-      await this.carryOut(topicId);
+      if (!(await this.carryOut(topicId))) return;
       const message = `The mirror logs of a topic that is gone (id ${topicId}) are deleted`;
       context.events.info('mirror_logs_removed', message, { topicId });
     } catch (error) {

@@ -96,3 +96,13 @@ test('R20: logs of which the state knows nothing are named, and never deleted', 
   assert.deepEqual(told(), ['mirror_logs_unowned']);
   assert.equal((await storage.list()).length, 3);
 });
+
+test('whoever comes second finds nothing left to do', async (t) => {
+  const { state, storage, changes, removals, told } = await scene(t);
+  await changes.commit([{ delete: 'topic/orders' }, ...logRemoval(shellId)]);
+  const both = Promise.all([removals.carryOut(shellId), removals.resume()]);
+  assert.equal((await both)[0], true);
+  assert.deepEqual(await storage.list(), []);
+  assert.equal(state.commits.length, 2);
+  assert.deepEqual(told(), []);
+});
