@@ -269,15 +269,15 @@ describe('a detach', () => {
     let isGated = false;
     world.destination.onCommit = (group) => {
       isGated ||= topics.byName('orders')?.mode === 'unavailable';
-      const live = world.destination.groups.get('below');
+      const live = world.destination.groups.get('near');
       if (group === 'far' && live) live.state = 'Stable';
     };
-    await assert.rejects(run(), /NOT detached: group 'below' has members/);
+    await assert.rejects(run(), /NOT detached: group 'near' has members/);
     assert.equal(isGated, true, 'nobody could read meanwhile');
     assert.deepEqual(world.offsets(), before);
     assert.equal(topics.byName('orders')?.mode, 'promoted');
     assert.ok(events.since(0).some(({ event }) => event === 'detach_undone'));
-    await assert.rejects(run(), /GROUP_NOT_EMPTY: group 'below' has members/);
+    await assert.rejects(run(), /GROUP_NOT_EMPTY: group 'near' has members/);
     assert.deepEqual(world.offsets(), before);
   });
 
@@ -286,7 +286,7 @@ describe('a detach', () => {
     const { topics, run } = start(world);
     await topics.start();
     world.destination.onCommit = (group) => {
-      if (group === 'near') world.destination.groups.get('far')?.offsets.set(0, 1_234n);
+      if (group === 'below') world.destination.groups.get('far')?.offsets.set(0, 1_234n);
     };
     await assert.rejects(run(), /group 'far' has committed 1234 of partition 0 meanwhile/);
     assert.deepEqual(world.offsets(), { ...before, far: [1_234n] });
@@ -304,15 +304,15 @@ describe('a detach', () => {
       return found;
     };
     world.destination.onCommit = (name) => {
-      if (name !== 'below') return;
+      if (name !== 'near') return;
       group('below').state = 'Stable';
       group('near').state = 'Stable';
     };
-    await assert.rejects(run(), /not all offsets are back yet: group 'near' has members/);
+    await assert.rejects(run(), /not all offsets are back yet: group 'below' has members/);
     assert.equal(topics.byName('orders')?.mode, 'unavailable');
     await detach.resume();
     assert.equal(topics.byName('orders')?.mode, 'unavailable');
-    group('near').state = 'Empty';
+    group('below').state = 'Empty';
     await detach.resume();
     assert.equal(topics.byName('orders')?.mode, 'promoted');
     assert.deepEqual(world.offsets(), before);
