@@ -3,6 +3,7 @@
 // read them.
 import { readFile } from 'node:fs/promises';
 import { isSensitiveSetting } from '../config/client-settings.ts';
+import { PropertiesFault, type Property, readProperties } from '../config/properties.ts';
 import { isKeptSecret } from '../config/security-settings.ts';
 import { CliError, type CliIo, ExitCode } from './io.ts';
 
@@ -25,20 +26,27 @@ export function parseArguments(pairs: readonly string[]): Map<string, string> {
   return values;
 }
 
+/** @throws CliError naming the line */
 export function parseProperties(text: string, name: string): Map<string, string> {
   const values = new Map<string, string>();
-  // A backslash at the end of a line joins it with the next one.
-  const lines = text.replaceAll(/\\\r?\n\s*/g, '').split(/\r?\n/);
-  for (const [index, line] of lines.entries()) {
-    const trimmed = line.trim();
-    if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith('!')) continue;
-    const at = trimmed.indexOf('=');
-    if (at <= 0) {
-      throw new CliError(ExitCode.usage, `${name}, line ${index + 1}: is not key=value`);
+  for (const { key, value, line, hasSeparator } of propertiesOf(text, name)) {
+    // Java would take it for a key with an empty value; here it is a line gone wrong.
+    if (key === '' || !hasSeparator) {
+      throw new CliError(ExitCode.usage, `${name}, line ${line}: is not key=value`);
     }
-    values.set(trimmed.slice(0, at).trim(), trimmed.slice(at + 1).trim());
+    // Kafka's tools drop the blanks at the end of a value, which Java keeps.
+    values.set(key, value.trim());
   }
   return values;
+}
+
+function propertiesOf(text: string, name: string): readonly Property[] {
+  try {
+    return readProperties(text);
+  } catch (error) {
+    if (!(error instanceof PropertiesFault)) throw error;
+    throw new CliError(ExitCode.usage, `${name}, ${error.message}`);
+  }
 }
 
 export async function readTextFile(file: string, io: CliIo): Promise<string> {

@@ -216,7 +216,7 @@ export function addLinkCommands(program: Command, runner: Runner): void {
     .option('--source <servers>', 'bootstrap servers of the source: HOST:PORT[,HOST:PORT...]')
     .option('--source-cluster-id <id>', 'refuse a source with another cluster id')
     .option('--config <key=value>', 'a setting; may be given several times', collect, [])
-    .option('--config-file <file>', 'settings as key=value lines; - reads standard input')
+    .option('--config-file <file>', 'settings as a Java properties file; - reads standard input')
     .option('--import-mm2 <file>', 'topics, groups and prefix of a MirrorMaker 2 file')
     .option('--mm2-flow <flow>', 'which of its flows (A->B), when several are enabled')
     .option('--validate-only', 'check everything, create nothing')
@@ -257,7 +257,7 @@ export function addLinkCommands(program: Command, runner: Runner): void {
     .description('change settings')
     .argument('<name>')
     .argument('[key=value...]')
-    .option('--config-file <file>', 'settings as key=value lines; - reads standard input')
+    .option('--config-file <file>', 'settings as a Java properties file; - reads standard input')
     .option('--delete <key>', 'back to the default; may be given several times', collect, [])
     .option('--dry-run', 'check, change nothing')
     .action(action(runner, setSettings));

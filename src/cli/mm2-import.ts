@@ -89,8 +89,7 @@ function settingOf({ properties, flow }: Reader, key: string): string | undefine
   const names = [key, oldNames[key]].filter((name) => name !== undefined);
   for (const name of names) {
     const value = properties.get(`${flow}.${name}`) ?? properties.get(name);
-    // In Java's properties a backslash stands for the character after it.
-    if (value !== undefined) return value.replaceAll(/\\(.)/g, '$1');
+    if (value !== undefined) return value;
   }
   return undefined;
 }

@@ -3,6 +3,8 @@
 // looks like and how it is resolved; the environment and the files are arguments.
 // Invariant: an error names the reference, never a value.
 
+import { PropertiesFault, readProperties } from './properties.ts';
+
 export interface ReferenceSources {
   environment(name: string): string | undefined;
   /** The text of a file. Rejects with the system's error. */
@@ -24,26 +26,14 @@ export function isReference(value: string): boolean {
   return wholeReference.test(value);
 }
 
-const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', f: '\f' };
-
-function unescaped(text: string): string {
-  return text.replaceAll(/\\(?:u([0-9a-fA-F]{4})|([\s\S]))/g, (_, unit, letter) =>
-    unit === undefined
-      ? (escapes[letter] ?? letter)
-      : String.fromCharCode(Number.parseInt(unit, 16)),
-  );
-}
-
-/** One key of a properties file, as Java reads it; undefined when it is not there. */
-export function propertyOf(text: string, key: string): string | undefined {
-  let found: string | undefined;
-  for (const line of text.replaceAll(/\\\r?\n[ \t]*/g, '').split(/\r?\n/)) {
-    const match = /^[ \t\f]*(?![#!])((?:\\[\s\S]|[^\\\s:=])+)[ \t\f]*(?:[:=][ \t\f]*)?(.*)$/.exec(
-      line,
-    );
-    if (match !== null && unescaped(match[1] ?? '') === key) found = unescaped(match[2] ?? '');
+/** One key of a properties file; undefined when it is not there. */
+function propertyOf(text: string, path: string, key: string): string | undefined {
+  try {
+    return readProperties(text).findLast((property) => property.key === key)?.value;
+  } catch (error) {
+    if (!(error instanceof PropertiesFault)) throw error;
+    throw new ReferenceFault(`file ${path}, ${error.message}`);
   }
-  return found;
 }
 
 async function resolveOne(kind: string, place: string, sources: ReferenceSources): Promise<string> {
@@ -64,7 +54,7 @@ async function resolveOne(kind: string, place: string, sources: ReferenceSources
     throw new ReferenceFault(`file ${path} cannot be read (${reason})`);
   }
   const key = place.slice(colon + 1);
-  const value = propertyOf(text, key);
+  const value = propertyOf(text, path, key);
   if (value === undefined) throw new ReferenceFault(`file ${path} has no key ${key}`);
   return value;
 }

@@ -5,12 +5,7 @@ import { describe, test } from 'node:test';
 import { isSensitiveSetting } from '../../../src/config/client-settings.ts';
 import { JaasError, parseJaas } from '../../../src/config/jaas.ts';
 import { certificateBlocks, hasPrivateKey, normalPem } from '../../../src/config/pem.ts';
-import {
-  isReference,
-  propertyOf,
-  ReferenceFault,
-  resolveReferences,
-} from '../../../src/config/references.ts';
+import { isReference, ReferenceFault, resolveReferences } from '../../../src/config/references.ts';
 import {
   isKeptSecret,
   securityFaults,
@@ -61,8 +56,12 @@ describe('references', () => {
     environment: (name: string) => (name === 'SECRET' ? 'from env' : undefined),
     readFile: (path: string) =>
       path === '/run/secrets/kafka'
-        ? Promise.resolve('# comment\nuser = alice\npass:word=a=b\\n\\u0041\\\n  C\nempty\n')
-        : Promise.reject(Object.assign(new Error('no'), { code: 'ENOENT' })),
+        ? Promise.resolve(
+            '# comment\nuser = alice\npass:word=a=b\\n\\u0041\\\n  C\nempty\ntwice=1\ntwice=2\n',
+          )
+        : path === '/broken'
+          ? Promise.resolve('a=1\nkey=\\u12')
+          : Promise.reject(Object.assign(new Error('no'), { code: 'ENOENT' })),
   };
 
   test('lead to the environment and to properties files', async () => {
@@ -73,12 +72,11 @@ describe('references', () => {
   });
 
   test('read properties as Java does', async () => {
-    const text = await sources.readFile('/run/secrets/kafka');
-    assert.equal(propertyOf(text, 'user'), 'alice');
-    assert.equal(propertyOf(text, 'pass'), 'word=a=b\nAC');
-    assert.equal(propertyOf(text, 'empty'), '');
-    assert.equal(propertyOf(text, 'comment'), undefined);
-    assert.equal(propertyOf('a=1\na=2', 'a'), '2');
+    const value = (key: string): Promise<string> =>
+      resolveReferences(reference(`file:/run/secrets/kafka:${key}`), sources);
+    assert.equal(await value('pass'), 'word=a=b\nAC');
+    assert.equal(await value('empty'), '');
+    assert.equal(await value('twice'), '2');
   });
 
   for (const [inner, pattern] of [
@@ -86,6 +84,7 @@ describe('references', () => {
     ['file:/nowhere:key', /file \/nowhere cannot be read \(ENOENT\)/],
     ['file:/run/secrets/kafka:other', /has no key other/],
     ['file:nokey', /not of the form/],
+    ['file:/broken:key', /^file \/broken, line 2: \\u is not followed by/],
   ] as const) {
     test(`that lead nowhere are named: ${inner}`, async () => {
       await assert.rejects(resolveReferences(reference(inner), sources), (error: unknown) => {
