@@ -9,6 +9,7 @@ import { parseDocument } from 'yaml';
 import { parseAddressRange } from '../gateway/upstream-addresses.ts';
 import { refusedClientSetting } from './client-settings.ts';
 import type { CausewayConfig } from './config.ts';
+import { topicsOfKafka } from './internal-topics.ts';
 import { type ConfigFile, destinationSchema, fileSchema, notInThisVersion } from './schema.ts';
 import { formatProblem, type Problem, schemaProblems } from './schema-problems.ts';
 import { securityFaults } from './security-settings.ts';
@@ -144,15 +145,7 @@ function checkPorts(
   }
 }
 
-/** Topics of Kafka's own, which must be none of ours: ours begin with `__NAME_`. */
-const topicsOfKafka = [
-  '__cluster_metadata',
-  '__consumer_offsets',
-  '__remote_log_metadata',
-  '__share_group_state',
-  '__transaction_state',
-];
-
+/** Topics of Kafka's own must be none of ours: ours begin with `__NAME_`. */
 function checkName(name: string, problems: Problem[]): void {
   const taken = topicsOfKafka.find((topic) => topic.startsWith(`__${name}_`));
   if (taken === undefined) return;

@@ -7,8 +7,8 @@
 import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { isNeverMirrored } from '../config/internal-topics.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
-import { isNeverMirrored } from '../tasks/topic-plan.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
 import { topicConfigs } from './cluster-configs.ts';

@@ -3,17 +3,9 @@
 // Invariants: internal topics and our own are never candidates; a name that is taken is a clash,
 // never overwritten; only mirrors that the filters made are ever paused or resumed, and an
 // operator's own pause or resume is respected.
+import { isNeverMirrored } from '../config/internal-topics.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { isIncluded, type NameFilter } from './name-filters.ts';
-
-const internalTopics: ReadonlySet<string> = new Set(['__consumer_offsets', '__cluster_metadata']);
-/** State topics: Kafka's own, and those of Causeways whatever their name (`__NAME_state`). */
-const stateTopics = /^__.+_state$/;
-
-/** Internal to the source, to us, or to another Causeway there. */
-export function isNeverMirrored(topic: string, ownTopicPrefix: string): boolean {
-  return internalTopics.has(topic) || stateTopics.test(topic) || topic.startsWith(ownTopicPrefix);
-}
 
 export interface SourceTopic {
   readonly name: string;

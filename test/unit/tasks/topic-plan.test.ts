@@ -72,6 +72,11 @@ describe('new topics', () => {
     assert.deepEqual(found.create, [{ sourceTopic: 'a_state', name: 'a_state' }]);
   });
 
+  test('that hold the metadata of tiered storage were mirrored by the filter `*`', () => {
+    // Brokers do not mark it as internal.
+    assert.deepEqual(plan({ source: source('__remote_log_metadata') }).create, []);
+  });
+
   test('that are internal, or ours, are no candidates', () => {
     const internal = { name: 'secret', isInternal: true, isReady: true };
     const names = source('__consumer_offsets', '__transaction_state', '__causeway_state');
