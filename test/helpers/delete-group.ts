@@ -1,7 +1,8 @@
 // Deleting a group that has no members, as an administrator does.
 //
 // Owns: one DeleteGroups request. Knows nothing of offsets. Invariant: a group that is not there is
-// as good as deleted; any other refusal is a rejection.
+// as good as deleted, a coordinator that is not there yet is asked again; any other refusal is a
+// rejection.
 
 import {
   createDeleteGroupsRequest,
@@ -9,6 +10,7 @@ import {
 } from '../../protocol/generated/delete-groups-request.ts';
 import { deleteGroupsResponseCodec } from '../../protocol/generated/delete-groups-response.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { GiveUp, until } from './wait.ts';
 
 const api = {
   key: 42,
@@ -19,10 +21,16 @@ const api = {
   decode: deleteGroupsResponseCodec.decode,
 };
 const groupIdNotFound = 69;
+/** COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the first to ask. */
+const notYet: ReadonlySet<number> = new Set([14, 15, 16]);
 
 export async function deleteGroup(cluster: Cluster, groupId: string): Promise<void> {
   const request = createDeleteGroupsRequest({ groupsNames: [groupId] });
-  const answer = await cluster.send({ kind: 'group', groupId }, api, request);
-  const code = answer.results[0]?.errorCode;
-  if (code !== 0 && code !== groupIdNotFound) throw new Error(`DeleteGroups: error ${code}`);
+  await until(`the deletion of ${groupId}`, async () => {
+    const answer = await cluster.send({ kind: 'group', groupId }, api, request);
+    const code = answer.results[0]?.errorCode ?? -1;
+    if (notYet.has(code)) return false;
+    if (code !== 0 && code !== groupIdNotFound) throw new GiveUp(`DeleteGroups: error ${code}`);
+    return true;
+  });
 }

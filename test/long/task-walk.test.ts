@@ -140,7 +140,7 @@ test('R5, R6, R12, R15, R16: a long walk of the tasks, with truncations and stal
       try {
         await walk.createLink();
         for (let part = 0; part < 4 && (part === 0 || performance.now() < endMs); part++) {
-          for (let steps = 0; steps < stepsPerRound; steps++) await walk.step();
+          await walk.steps(stepsPerRound);
           await walk.rest();
           if (part === 1) await truncate(stage, walk, random);
           if (part === 2) await walk.stale(5);
