@@ -4,10 +4,11 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { createServer as createTlsServer } from 'node:tls';
 import { ClusterError } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { type CausewayProcess, startCauseway } from '../helpers/causeway-process.ts';
@@ -27,6 +28,7 @@ import {
   securedAddress,
   startSecuredCluster,
 } from '../helpers/secured-clusters.ts';
+import { SwitchedRelay } from '../helpers/switched-relay.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 
 const secrets = {
@@ -275,6 +277,74 @@ describe('TLS and SASL', { skip }, () => {
     const accepted = await set('second', 'source.password');
     assert.equal(accepted.code, 0, accepted.text);
     await goesOn(3);
+  });
+
+  test('D14: a link at work names a wrong password and faults of TLS, and recovers', async () => {
+    const [broker] = source.brokers;
+    assert.ok(broker);
+    const otherCa = await certificateAuthority('other-ca');
+    const foreign = await otherCa.sign('other', 'IP:127.0.0.1');
+    const stranger = createTlsServer({ cert: foreign.certificate, key: foreign.key }, (socket) =>
+      socket.on('error', () => socket.destroy()),
+    );
+    await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
+    const own = { host: '127.0.0.1', port: broker.internalPort };
+    const relay = await SwitchedRelay.start(own);
+    const scram = (password: string) =>
+      addScramUser(source, 'SCRAM-SHA-512', { name: 'mirror', password });
+    const address = `/kafka/v3/clusters/${destination.clusterId}/links/watched`;
+    const verdict = async (state: string, error: string, message: RegExp): Promise<void> => {
+      let seen = '';
+      await until(
+        `${state} ${error}`,
+        async () => {
+          const link = await causeway.get<Record<string, string | null>>(address);
+          seen = `${link.link_state} ${link.link_error}: ${link.link_error_message}`;
+          const isNamed = message.test(link.link_error_message ?? '');
+          return link.link_state === state && link.link_error === error && isNamed;
+        },
+        { deadlineMs: state === 'ACTIVE' ? 60_000 : 15_000, describe: () => seen },
+      );
+      const health = await fetch(`${causeway.adminUrl}/health/links`);
+      assert.equal(health.status, state === 'ACTIVE' ? 200 : 503);
+      const metrics = await (await fetch(`${causeway.adminUrl}/metrics`)).text();
+      const up = state === 'ACTIVE' ? 1 : 0;
+      assert.match(metrics, new RegExp(`causeway_link_up\\{link="watched"\\} ${up}`));
+    };
+    try {
+      const map = ['--config', `address.map=${securedAddress(source)}=${relay.address}`];
+      const settings = [...linkSettings('source.password'), ...map];
+      const created = await cli(
+        'link',
+        'create',
+        'watched',
+        '--source',
+        relay.address,
+        ...settings,
+      );
+      assert.equal(created.code, 0, created.text);
+      await verdict('ACTIVE', 'NO_ERROR', /^/);
+      // Its session ends within seconds, and it has to log in again.
+      await scram(secrets.wrong);
+      await verdict('UNAVAILABLE', 'AUTHENTICATION_ERROR', /as mirror was refused: .*credentials/);
+      await scram(secrets.mirror);
+      await verdict('ACTIVE', 'NO_ERROR', /^/);
+      // A listener without TLS ends such a connection without a word.
+      relay.switchTo({ host: '127.0.0.1', port: broker.port });
+      const unreachable = 'BOOTSTRAP_TCP_CONNECTION_FAILED_ERROR';
+      await verdict('UNAVAILABLE', unreachable, /its listener may not want TLS/);
+      relay.switchTo(own);
+      await verdict('ACTIVE', 'NO_ERROR', /^/);
+      relay.switchTo({ host: '127.0.0.1', port: (stranger.address() as AddressInfo).port });
+      await verdict('UNAVAILABLE', 'AUTHENTICATION_ERROR', /certificate is not accepted: /);
+      relay.switchTo(own);
+      await verdict('ACTIVE', 'NO_ERROR', /^/);
+      assert.equal((await cli('link', 'delete', 'watched')).code, 0);
+    } finally {
+      await relay.stop();
+      await new Promise((resolve) => stranger.close(resolve));
+      await otherCa.remove();
+    }
   });
 
   test('a client with a wrong password hears it from the destination', async () => {

@@ -282,6 +282,30 @@ test('a source without an authorizer is this task’s trouble alone, and it says
   await until('not configured', () => task(link).state === 'NOT_CONFIGURED');
 });
 
+test('a destination without an authorizer is this task’s trouble alone, too', async () => {
+  const onPlain = await new LinkWorld({ source, destination: plain }).open();
+  try {
+    const link = uniqueName('acls');
+    const filters = { 'acl.sync.enable': 'true', 'acl.filters': filtersFor('nobody') };
+    await onPlain.createLink(link, filters);
+    const tasks = () => onPlain.service.describeLink(link).tasks;
+    const error = await until(
+      'the error',
+      () => tasks().find(({ name }) => name === 'AclSync')?.errors[0],
+    );
+    assert.equal(error.code, 'SECURITY_DISABLED_ERROR');
+    assert.match(error.message, /the destination has no authorizer.*authorizer\.class\.name/);
+    assert.equal(onPlain.service.describeLink(link).linkState, 'ACTIVE');
+    const topic = uniqueName('data');
+    await createTopic(onPlain.source, topic);
+    await produce(onPlain.source, { topic }, ['1', '2']);
+    await onPlain.createMirror(link, topic);
+    await onPlain.caughtUp(topic, [2n]);
+  } finally {
+    await onPlain.close();
+  }
+});
+
 test('without acl.filters the task says so and changes nothing', async () => {
   const link = uniqueName('acls');
   await world.createLink(link, { 'acl.sync.enable': 'true', 'acl.sync.ms': '300' });

@@ -3,7 +3,8 @@
 // that it came from.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { after, before, describe, test } from 'node:test';
+import dns from 'node:dns';
+import { after, before, describe, mock, test } from 'node:test';
 import { buildBatch } from '../../protocol/index.ts';
 import type { LinkError } from '../../src/link/link-error.ts';
 import type { TaskStatus } from '../../src/link/service.ts';
@@ -13,6 +14,7 @@ import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, produceBatch } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { SwitchedRelay } from '../helpers/switched-relay.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { LinkWorld } from './link-fixture.ts';
@@ -332,6 +334,77 @@ describe('the verdict on a link', () => {
     assert.match(linkErrorMessage ?? '', /kafka-acls --add --topic .* --operation Read/);
     assert.deepEqual(await deleteAcls(world.source, [other]), [null]);
     await verdict(link, 'ACTIVE', 'NO_ERROR');
+  });
+
+  test('D14: names a source whose name leads nowhere any more, and clears when it does', async () => {
+    const [broker] = source.brokers;
+    const name = 'source.causeway.test';
+    let isKnown = true;
+    const real = dns.lookup as unknown as (...args: readonly unknown[]) => void;
+    const resolver = mock.method(dns, 'lookup', (...args: readonly unknown[]) => {
+      const [host, ...others] = args;
+      if (host !== name) return real(host, ...others);
+      if (isKnown) return real('127.0.0.1', ...others);
+      const told = others.at(-1) as (error: Error) => void;
+      const code = 'ENOTFOUND';
+      setImmediate(told, Object.assign(new Error(`getaddrinfo ${code} ${name}`), { code }));
+    });
+    const relay = await SwitchedRelay.start({ host: '127.0.0.1', port: broker?.port ?? 0 });
+    try {
+      const place = `${name}:${relay.address.split(':')[1]}`;
+      const map = { 'address.map': `${broker?.advertised}=${place}` };
+      const link = await autoLink({ 'bootstrap.servers': place, ...map });
+      // From here on all connections are there: none is on its way past the switch.
+      const topic = await sourceTopic(`${link}.a`, ['1']);
+      await appears(topic);
+      await world.caughtUp(topic, [1n]);
+      isKnown = false;
+      relay.switchTo({ host: '127.0.0.1', port: broker?.port ?? 0 });
+      await verdict(link, 'UNAVAILABLE', 'UNRESOLVABLE_BOOTSTRAP_ERROR');
+      assert.match(
+        world.service.describeLink(link).linkErrorMessage ?? '',
+        /source\.causeway\.test/,
+      );
+      isKnown = true;
+      await verdict(link, 'ACTIVE', 'NO_ERROR');
+      await produce(world.source, { topic }, ['2']);
+      await world.caughtUp(topic, [2n]);
+    } finally {
+      resolver.mock.restore();
+      await relay.stop();
+    }
+  });
+
+  test('D14: fails when another cluster stands in the place of the source, until it is back', async () => {
+    const targets = [source, destination].map(({ brokers }) => ({
+      host: '127.0.0.1',
+      port: brokers[0]?.port ?? 0,
+    }));
+    const [right, wrong] = targets;
+    assert.ok(right && wrong);
+    const relay = await SwitchedRelay.start(right);
+    try {
+      const map = [source, destination].map(
+        ({ brokers }) => `${brokers[0]?.advertised}=${relay.address}`,
+      );
+      const link = await autoLink({
+        'bootstrap.servers': relay.address,
+        'address.map': map.join(','),
+      });
+      const name = await sourceTopic(`${link}.a`, ['1']);
+      await appears(name);
+      await world.caughtUp(name, [1n]);
+      relay.switchTo(wrong);
+      await verdict(link, 'FAILED', 'UNKNOWN');
+      const { linkErrorMessage } = world.service.describeLink(link);
+      assert.match(linkErrorMessage ?? '', /is another cluster: /);
+      relay.switchTo(right);
+      await verdict(link, 'ACTIVE', 'NO_ERROR');
+      await produce(world.source, { topic: name }, ['2']);
+      await world.caughtUp(name, [2n]);
+    } finally {
+      await relay.stop();
+    }
   });
 
   test('D14, D15: names a source that is gone; every task waits for it, and goes on after it', async () => {

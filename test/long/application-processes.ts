@@ -27,14 +27,22 @@ export async function temporaryDirectory(name: string): Promise<string> {
   return mkdtemp(path.join(os.tmpdir(), `causeway-${name}-`));
 }
 
+export interface StreamsOptions {
+  /** Of the application, and of its group. */
+  readonly id?: string;
+  /** Of its group: `streams` is KIP-1071's. */
+  readonly protocol?: 'classic' | 'streams';
+}
+
 export async function startStreams(
   bootstrap: string,
   topics: { readonly from: string; readonly to: string; readonly counts: string },
+  { id = 'streams-copy', protocol = 'classic' }: StreamsOptions = {},
 ): Promise<Application> {
   const directory = await temporaryDirectory('streams');
   const jars = path.join(await kafkaStreamsJars(), '*');
   const program = programFile('streams', 'StreamsCopy.java');
-  const own = [bootstrap, topics.from, topics.to, topics.counts, directory];
+  const own = [bootstrap, topics.from, topics.to, topics.counts, directory, id, protocol];
   let state = '';
   const args = [...flags, '-cp', jars, program, ...own];
   const child = new ClientProcess('streams', { command: 'java', args }, (event) => {

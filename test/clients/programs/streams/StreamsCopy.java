@@ -1,6 +1,7 @@
 // A Kafka Streams application, exactly once: copies `in` to `out`, and counts its values by their
 // last digit into `counts`, by way of a repartition topic and a state store with a changelog.
-// Arguments: bootstrap, in, out, counts, state directory. Prints {"event":"state","state"} for each
+// Arguments: bootstrap, in, out, counts, state directory, application id, and `classic` or `streams`
+// (KIP-1071) as the protocol of its group. Prints {"event":"state","state"} for each
 // change of its state and {"event":"error","message"} for what a thread dies of; ends with stdin.
 // A single file: `java StreamsCopy.java`.
 import java.util.Properties;
@@ -21,12 +22,13 @@ public final class StreamsCopy {
             "{\"event\":\"" + event + "\",\"" + field + "\":\"" + escaped + "\"}");
     }
 
-    private static Properties properties(String bootstrap, String stateDirectory) {
+    private static Properties properties(String[] args) {
         Properties properties = new Properties();
-        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, "streams-copy");
-        properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
+        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, args[5]);
+        properties.put("group.protocol", args[6]);
+        properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        properties.put(StreamsConfig.STATE_DIR_CONFIG, stateDirectory);
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "1");
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "500");
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
@@ -45,7 +47,7 @@ public final class StreamsCopy {
             .toStream()
             .mapValues(count -> Long.toString(count))
             .to(args[3]);
-        KafkaStreams streams = new KafkaStreams(builder.build(), properties(args[0], args[4]));
+        KafkaStreams streams = new KafkaStreams(builder.build(), properties(args));
         streams.setStateListener((now, before) -> print("state", "state", now.name()));
         streams.setUncaughtExceptionHandler(error -> {
             print("error", "message", String.valueOf(error));
