@@ -17,6 +17,10 @@ interface Failure {
   readonly retryAtMs: number;
 }
 
+interface MonotonicClock {
+  monotonicMs(): number;
+}
+
 /** Doubles from `firstMs` up to `maxMs`. */
 export function backOffMs(failuresCount: number, firstMs: number, maxMs: number): number {
   return Math.min(maxMs, firstMs * 2 ** Math.max(0, Math.min(failuresCount - 1, 30)));
@@ -24,25 +28,29 @@ export function backOffMs(failuresCount: number, firstMs: number, maxMs: number)
 
 export class BackOffs {
   readonly #failures = new Map<string, Failure>();
-  readonly #nowMs: () => number;
+  readonly #clock: MonotonicClock;
   readonly #firstMs: number;
   readonly #maxMs: number;
 
-  constructor(parts: { nowMs: () => number; firstMs: number; maxMs: number }) {
-    this.#nowMs = parts.nowMs;
-    this.#firstMs = parts.firstMs;
-    this.#maxMs = parts.maxMs;
+  constructor(clock: MonotonicClock, delays: { firstMs: number; maxMs: number }) {
+    this.#clock = clock;
+    this.#firstMs = delays.firstMs;
+    this.#maxMs = delays.maxMs;
   }
 
   isDue(name: string): boolean {
     const failure = this.#failures.get(name);
-    return failure === undefined || this.#nowMs() >= failure.retryAtMs;
+    return failure === undefined || this.#clock.monotonicMs() >= failure.retryAtMs;
   }
 
   failed(name: string, problem: TaskProblem): void {
     const failuresCount = (this.#failures.get(name)?.failuresCount ?? 0) + 1;
     const delayMs = backOffMs(failuresCount, this.#firstMs, this.#maxMs);
-    this.#failures.set(name, { problem, failuresCount, retryAtMs: this.#nowMs() + delayMs });
+    this.#failures.set(name, {
+      problem,
+      failuresCount,
+      retryAtMs: this.#clock.monotonicMs() + delayMs,
+    });
   }
 
   succeeded(name: string): void {

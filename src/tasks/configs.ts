@@ -62,12 +62,8 @@ export class ConfigSync implements TaskWork {
     this.#context = parts.context;
     this.#link = parts.link;
     this.#changes = parts.changes;
-    const { clock } = parts.context;
-    this.#refused = new BackOffs({
-      nowMs: () => clock.monotonicMs(),
-      firstMs: retryFirstMs,
-      maxMs: retryMaxMs,
-    });
+    const delays = { firstMs: retryFirstMs, maxMs: retryMaxMs };
+    this.#refused = new BackOffs(parts.context.clock, delays);
   }
 
   get periodMs(): number {

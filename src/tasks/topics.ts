@@ -45,12 +45,8 @@ export class TopicSync implements TaskWork {
     this.#link = parts.link;
     this.#changes = parts.changes;
     this.#creator = parts.creator;
-    const { clock } = parts.context;
-    this.#failed = new BackOffs({
-      nowMs: () => clock.monotonicMs(),
-      firstMs: retryFirstMs,
-      maxMs: retryMaxMs,
-    });
+    const delays = { firstMs: retryFirstMs, maxMs: retryMaxMs };
+    this.#failed = new BackOffs(parts.context.clock, delays);
   }
 
   get isEnabled(): boolean {

@@ -189,7 +189,7 @@ describe('back-off', () => {
 
   test('of one name keeps its problem visible until it succeeds or is not wanted', () => {
     let nowMs = 0;
-    const failures = new BackOffs({ nowMs: () => nowMs, firstMs: 100, maxMs: 1_000 });
+    const failures = new BackOffs({ monotonicMs: () => nowMs }, { firstMs: 100, maxMs: 1_000 });
     failures.failed('a', { code: 'X', message: 'first' });
     failures.failed('b', { code: 'X', message: 'other' });
     assert.equal(failures.isDue('a'), false);
