@@ -5,7 +5,7 @@
 // says what it saw.
 
 import type { CausewayProcess } from './causeway-process.ts';
-import { until } from './wait.ts';
+import { type UntilOptions, until } from './wait.ts';
 
 export interface MirrorView {
   readonly name: string;
@@ -78,6 +78,7 @@ export async function waitForState(
   causeway: CausewayProcess,
   topic: string,
   state: string,
+  { deadlineMs = 40_000 }: Pick<UntilOptions, 'deadlineMs'> = {},
 ): Promise<MirrorView> {
   let last: unknown;
   return until(
@@ -87,7 +88,7 @@ export async function waitForState(
       last = { state: view.state, phase: view.phase, blocking: view.blocking, error: view.error };
       return view.state === state ? view : undefined;
     },
-    { deadlineMs: 40_000, describe: () => `last seen ${JSON.stringify(last)}` },
+    { deadlineMs, describe: () => `last seen ${JSON.stringify(last)}` },
   );
 }
 
