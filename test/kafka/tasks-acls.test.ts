@@ -211,6 +211,21 @@ test('the prefix is applied to topics, and a dry run names the difference', asyn
   ]);
 });
 
+test('principals are called at the destination as acl.principal.mapping.rules say', async () => {
+  const app = uniqueName('app');
+  const topic = uniqueName('t');
+  const asAtSource = acl(topic, `CN=${app},O=Acme`);
+  await add(world.source, asAtSource);
+  const resourceFilter = { resourceType: 'topic', name: topic, patternType: 'literal' };
+  const accessFilter = { operation: 'any', permissionType: 'any' };
+  const aclFilters = [{ resourceFilter, accessFilter }];
+  await aclLink(app, {
+    'acl.filters': JSON.stringify({ aclFilters }),
+    'acl.principal.mapping.rules': 'RULE:^CN=(.*?),.*$/eu-$1/',
+  });
+  await become(topic, [acl(topic, `eu-${app}`)]);
+});
+
 test('R16: grants of WRITE that are held back are made at the switch, each for its topic', async () => {
   const app = uniqueName('app');
   const topic = uniqueName('t');
