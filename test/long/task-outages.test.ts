@@ -7,8 +7,9 @@ import { CoordinatorMap } from '../../src/tasks/group-offsets.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { waitForState } from '../helpers/mirror-commands.ts';
-import { createTopic, values, write } from '../helpers/raw-writes.ts';
+import { values, write } from '../helpers/raw-writes.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
+import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const outages = 20;
