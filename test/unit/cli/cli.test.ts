@@ -68,25 +68,6 @@ test('a link is created with settings of arguments and of a file', async () => {
   assert.match(String(actor), /^\S+@\S+ \(127\.0\.0\.1\)$/);
 });
 
-test('a file of settings is read as Java does; a line that is none is named', async () => {
-  const file = path.join(directory, 'java.properties');
-  const argv = ['link', 'create', 'new', '--source', 's:9092', '--config-file', file];
-  await writeFile(file, 'client.id : \\u0061\\\n   b \nmetadata.max.age.ms 1000\n');
-  assert.equal((await causeway(argv)).code, 0);
-  assert.deepEqual(sent().configs, {
-    'client.id': 'ab',
-    'metadata.max.age.ms': '1000',
-    'bootstrap.servers': 's:9092',
-  });
-  for (const [text, pattern] of [
-    ['a=1\\\n2\n\nlone\n', /java\.properties, line 4: is not key=value/],
-    ['a=\\u12', /java\.properties, line 1: \\u is not followed by four hexadecimal digits/],
-  ] as const) {
-    await writeFile(file, text);
-    assertOneLine(await causeway(argv), 2, pattern);
-  }
-});
-
 test('validate-only creates nothing', async () => {
   const argv = ['link', 'create', 'new', '--source', 's:9092', '--validate-only', '-o', 'json'];
   const { code, out } = await causeway(argv);
