@@ -56,6 +56,8 @@ export async function connectSource(record: LinkRecord): Promise<Cluster> {
     client: configs,
     references,
     clientId: configs['client.id'] || `causeway-${record.name}`,
+    // Not known yet while a link is being made.
+    clusterId: record.sourceClusterId || undefined,
     limits: limitsFrom(configs),
   });
 }

@@ -7,7 +7,7 @@ import { ErrorCode } from '../../protocol/index.ts';
 import type { KafkaClientSettings } from '../config/config.ts';
 import type { ReferenceSources } from '../config/references.ts';
 import { type Address, AddressMap, addressKey, formatAddress, parseAddress } from './address.ts';
-import { findCoordinatorApi, metadataApi } from './apis.ts';
+import { fetchApi, findCoordinatorApi, metadataApi } from './apis.ts';
 import {
   type Api,
   type BrokerInfo,
@@ -39,6 +39,8 @@ export interface ClusterOptions {
   /** Default: `client.id` of the settings, else `causeway`. */
   readonly clientId?: string;
   readonly limits?: Partial<ClusterLimits>;
+  /** Records are fetched from brokers of this cluster only: each connection is asked once. */
+  readonly clusterId?: string | undefined;
   /** Monotonic milliseconds. */
   readonly now?: () => number;
   readonly random?: () => number;
@@ -67,6 +69,7 @@ class ClusterClient implements Cluster {
   readonly #ticker: Ticker;
   readonly #random: () => number;
   readonly #addressMap: AddressMap;
+  readonly #clusterId: string | undefined;
   readonly #pool: ConnectionPool;
   readonly #coordinators = new Coordinators();
   readonly #closing = new AbortController();
@@ -79,6 +82,7 @@ class ClusterClient implements Cluster {
     this.#limits = { ...clusterLimitsDefault, ...options.limits };
     this.#ticker = new Ticker(options.now ?? (() => performance.now()), this.#limits.tickMs);
     this.#random = options.random ?? Math.random;
+    this.#clusterId = options.clusterId;
     this.#addressMap = new AddressMap(options.addressMap ?? {}, {
       keepsNames: security.usesTls,
     });
@@ -250,6 +254,10 @@ class ClusterClient implements Cluster {
     timeoutMsMax: number,
   ): Promise<Response> {
     const connection = await this.#pool.get(address, call.lane, call.deadlineMs);
+    // Behind an address there may be another cluster by now, and records say nothing of theirs.
+    if (this.#clusterId !== undefined && call.api.key === fetchApi.key) {
+      await connection.assertCluster(this.#clusterId);
+    }
     const timeoutMs = Math.min(call.deadlineMs - this.#ticker.now(), timeoutMsMax);
     if (timeoutMs <= 0) {
       const message = `${formatAddress(address)}: no time left for ${call.api.name}`;

@@ -11,11 +11,12 @@ import {
   Reader,
 } from '../../protocol/index.ts';
 import { type Address, formatAddress } from './address.ts';
-import { apiVersionsApi } from './apis.ts';
+import { apiVersionsApi, metadataApi } from './apis.ts';
 import { authenticate } from './authentication.ts';
 import { type Api, ClusterError, type VersionRange } from './cluster.ts';
 import type { FrameBuffer } from './frame-buffer.ts';
 import type { ClusterLimits } from './limits.ts';
+import { metadataRequest } from './metadata.ts';
 import { ResponseAssembler } from './response-assembler.ts';
 import type { Login } from './security.ts';
 import type { Ticker } from './ticker.ts';
@@ -69,6 +70,8 @@ export class BrokerConnection {
   /** While we authenticate again no other request may go out. */
   #authenticating: Promise<void> | undefined;
   #answersCount = 0;
+  /** What the broker says that its cluster is, once it was asked. */
+  #clusterId: Promise<string | null> | undefined;
 
   constructor(options: ConnectionOptions) {
     this.address = options.address;
@@ -126,6 +129,25 @@ export class BrokerConnection {
     } finally {
       stopWatching();
     }
+  }
+
+  /**
+   * Asks the broker once which cluster it belongs to.
+   * @throws ClusterError PROTOCOL when it is another one; the connection is closed then
+   */
+  async assertCluster(clusterId: string): Promise<void> {
+    const { connectTimeoutMs: timeoutMs } = this.#options.limits;
+    this.#clusterId ??= this.send(metadataApi, this.pickVersion(metadataApi), metadataRequest([]), {
+      timeoutMs,
+    }).then((answer) => answer.clusterId);
+    const found = await this.#clusterId;
+    if (found === clusterId) return;
+    const message = `a broker of cluster '${found ?? 'unknown'}', not of '${clusterId}'`;
+    const error = new ClusterError('PROTOCOL', `${formatAddress(this.address)}: ${message}`, {
+      maybeSent: false,
+    });
+    this.#close(error);
+    throw error;
   }
 
   /** @throws ClusterError UNSUPPORTED */

@@ -6,6 +6,7 @@ import {
   createCreatePartitionsTopic,
 } from '../../protocol/generated/create-partitions-request.ts';
 import {
+  createCreatableReplicaAssignment,
   createCreatableTopic,
   createCreatableTopicConfig,
   createCreateTopicsRequest,
@@ -29,6 +30,8 @@ import { until } from './wait.ts';
 export interface NewTopic {
   readonly partitions?: number;
   readonly replication?: number;
+  /** One partition, on these brokers; else the controller chooses. */
+  readonly brokerIds?: readonly number[];
   readonly configs?: Readonly<Record<string, string>>;
 }
 
@@ -36,12 +39,16 @@ export interface NewTopic {
 export async function createTopic(
   cluster: Cluster,
   name: string,
-  { partitions = 1, replication = 1, configs = {} }: NewTopic = {},
+  { partitions = 1, replication = 1, brokerIds, configs = {} }: NewTopic = {},
 ): Promise<void> {
+  const isPlaced = brokerIds !== undefined;
   const topic = createCreatableTopic({
     name,
-    numPartitions: partitions,
-    replicationFactor: replication,
+    numPartitions: isPlaced ? -1 : partitions,
+    replicationFactor: isPlaced ? -1 : replication,
+    assignments: isPlaced
+      ? [createCreatableReplicaAssignment({ partitionIndex: 0, brokerIds: [...brokerIds] })]
+      : [],
     configs: Object.entries(configs).map(([key, value]) =>
       createCreatableTopicConfig({ name: key, value }),
     ),

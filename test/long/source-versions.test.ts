@@ -257,7 +257,8 @@ for (const version of wantedVersions()) {
       const replication = 2;
       await createTopic(atSource, plain, { partitions: 3, replication });
       await createTopic(atSource, transactional, { partitions: 2, replication });
-      await createTopic(atSource, compacted, { replication, configs: cleaned });
+      // Each replica is cleaned on its own: another leader would have other bytes than were copied.
+      await createTopic(atSource, compacted, { brokerIds: [1], configs: cleaned });
       await waitForGaps(stage);
       for (const problem of await createAcls(atSource, [readByApp])) assert.equal(problem, null);
       await produceAll(stage, 'before');

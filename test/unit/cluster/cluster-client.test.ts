@@ -75,7 +75,7 @@ async function startBrokers(count = 1): Promise<FakeBroker[]> {
   return brokers;
 }
 
-function metadataOf(brokers: readonly FakeBroker[]): FakeHandler {
+function metadataOf(brokers: readonly FakeBroker[], clusterId = 'c'): FakeHandler {
   return ({ header }) => {
     const known = brokers.map((_, index) =>
       createMetadataResponseBroker({
@@ -84,7 +84,7 @@ function metadataOf(brokers: readonly FakeBroker[]): FakeHandler {
         port: 9092,
       }),
     );
-    const response = createMetadataResponse({ brokers: known, controllerId: 1, clusterId: 'c' });
+    const response = createMetadataResponse({ brokers: known, controllerId: 1, clusterId });
     return (writer) => encodeMetadataResponse(writer, response, header.apiVersion);
   };
 }
@@ -287,6 +287,43 @@ test('requests with different lanes never share a connection', async () => {
     await cluster.send({ kind: 'any' }, listGroupsApi, listGroups, lane ? { lane } : {});
   }
   assert.equal(broker?.connectionsCount, 3);
+});
+
+test('R9: nothing is fetched from a broker of another cluster at a known address', async () => {
+  const brokers = await startBrokers();
+  const [broker] = brokers;
+  const records = Buffer.alloc(10, 7);
+  broker?.handlers.set(fetchKey, ({ header }) => {
+    const responses = [
+      createFetchableTopicResponse({ partitions: [createPartitionData({ records })] }),
+    ];
+    const response = createFetchResponse({ responses });
+    return (writer) => encodeFetchResponse(writer, response, header.apiVersion);
+  });
+  const cluster = connect(brokers, { clusterId: 'c' });
+  const fetch = () => cluster.send({ kind: 'node', nodeId: 1 }, fetchApi, createFetchRequest());
+  await fetch();
+  await fetch();
+  const asked = broker?.seen.filter((one) => one.startsWith(`${metadataKey} `)).length;
+  assert.equal(asked, 2, 'once for where broker 1 is, once for what it is');
+  broker?.handlers.set(metadataKey, metadataOf(brokers, 'other'));
+  broker?.dropConnections();
+  const fetches = () => broker?.seen.filter((one) => one.startsWith(`${fetchKey} `)).length;
+  await until('a connection to the other cluster', async () => {
+    await assert.rejects(fetch(), (error) => {
+      assert.ok(error instanceof ClusterError);
+      return error.code !== 'PROTOCOL' || /of cluster 'other', not of 'c'/.test(error.message);
+    });
+    return (broker?.connectionsCount ?? 0) > 1;
+  });
+  await assert.rejects(
+    fetch(),
+    isClusterError('PROTOCOL', false, /of cluster 'other', not of 'c'/),
+  );
+  assert.equal(fetches(), 2);
+  broker?.handlers.set(metadataKey, metadataOf(brokers));
+  await fetch();
+  assert.equal(fetches(), 3);
 });
 
 test('a coordinator that moves is looked up again, one that loads is waited for', async () => {
