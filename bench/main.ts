@@ -1,4 +1,5 @@
-// `npm run bench -- [NAME] [--quick] [--json]`: runs one benchmark, or all. Owns the list of them.
+// `npm run bench -- [NAME] [--quick] [--form FORM] [--json]`: runs one benchmark, or all. Owns the
+// list of them.
 import { parseArgs } from 'node:util';
 import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
@@ -27,6 +28,7 @@ const { values, positionals } = parseArgs({
   options: {
     json: { type: 'boolean', default: false },
     quick: { type: 'boolean', default: false },
+    form: { type: 'string' },
   },
   allowPositionals: true,
 });
@@ -39,7 +41,7 @@ for (const name of names) {
 }
 for (const name of names) {
   const bench = benches[name];
-  if (bench) print(await bench({ quick: values.quick }), { json: values.json });
+  if (bench) print(await bench({ quick: values.quick, form: values.form }), { json: values.json });
 }
 // Clusters and children are stopped by now; idle handles of helpers must not hold the process.
 process.exit(0);

@@ -5,6 +5,8 @@
 export interface BenchOptions {
   /** Less data and fewer cases: whether it works, and an impression. */
   readonly quick: boolean;
+  /** One of the forms of a benchmark that has several; all of them without it. */
+  readonly form?: string | undefined;
 }
 
 export interface BenchRow {

@@ -259,7 +259,8 @@ const mirrorEndRoutes: FastifyPluginAsyncTypebox<OwnRouteOptions> = async (app, 
     '/mirrors/:topic/recreate',
     {
       schema: {
-        summary: 'Begin a mirror anew whose source topic was made again; its old copy is deleted',
+        summary:
+          'Begin a mirror anew whose source topic was made again; its old copy is kept or deleted',
         operationId: 'recreateMirror',
         params: schemas.ownTopicParams,
         querystring: schemas.ownValidateOnlyQuery,

@@ -168,8 +168,10 @@ async function recreateMirror(
 ): Promise<void> {
   const isDry = options.dryRun ?? false;
   if (context.io.isInteractive && !isDry && options.yes !== true) {
+    const fate =
+      options.archiveAs === undefined ? 'will be gone' : `will be in ${options.archiveAs}`;
     const question =
-      `The records of ${topic} that were mirrored from its old source topic will be gone. ` +
+      `The records of ${topic} that were mirrored from its old source topic ${fate}. ` +
       'Go on? [y/N] ';
     const answer = await context.io.ask(question);
     if (!/^y(es)?$/i.test(answer.trim())) throw new CliError(ExitCode.failed, 'nothing was done');
@@ -216,7 +218,7 @@ export function addMirrorCommands(program: Command, runner: Runner): void {
     .command('recreate')
     .description('begin a failed mirror anew whose source topic was deleted and made again')
     .argument('<topic>')
-    .option('--archive-as <name>', 'not in this version: says how to keep the old copy by hand')
+    .option('--archive-as <name>', 'keep the old copy as the history of a topic of this name')
     .option('--dry-run', 'check everything, change nothing')
     .option('--yes', 'ask nothing')
     .action(action(runner, recreateMirror));

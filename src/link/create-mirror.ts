@@ -11,6 +11,7 @@ import { isNeverMirrored } from '../config/internal-topics.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { newMirror } from '../timeline/timeline.ts';
+import { ArchiveCopies } from './archive-copy.ts';
 import { topicConfigs } from './cluster-configs.ts';
 import type { LinkContext } from './context.ts';
 import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
@@ -61,12 +62,14 @@ export class MirrorCreator {
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
   readonly #removals: LogRemovals;
+  readonly #archives: ArchiveCopies;
 
   constructor(parts: CreatorParts) {
     this.#context = parts.context;
     this.#topics = parts.topics;
     this.#changes = parts.changes;
     this.#removals = parts.removals;
+    this.#archives = new ArchiveCopies(parts);
   }
 
   /**
@@ -169,28 +172,40 @@ export class MirrorCreator {
 
   /**
    * Begins anew in the place of a mirror that failed because its source is not what it was; the
-   * old copy is gone for good. Cut short before the new one is on record, the mirror is FAILED as
-   * before, and the same can be asked for again.
+   * old copy is archived or gone for good. Cut short before the new one is on record, the mirror is
+   * FAILED as before, and the same can be asked for again.
    */
   async recreate(link: LinkRuntime, name: string, request: RecreateMirror): Promise<void> {
-    await this.#changes.locks.run(name, async () => {
+    const { archiveAs } = request;
+    if (archiveAs !== null) this.#checkNames(archiveAs, name);
+    await this.#changes.locks.run(archiveAs === null ? [name] : [name, archiveAs], async () => {
       const failed = checkRecreatable(name, this.#changes.record(name));
       const { creating, isThere } = await this.#shellAsItIs(link, failed);
       const plan = await this.#plan(link, failed.sourceTopic, creating);
       const planned = { name, sourceTopic: failed.sourceTopic, creating, plan };
       if (!isThere) await this.#checkDestination(planned);
+      const archive = archiveAs === null ? null : { failed, name: archiveAs, creating };
+      if (archive !== null) await this.#archives.check(archive);
       if (request.validateOnly) return;
       await this.#context.state.owned();
       await link.feeds.hold(name);
+      const audit = { actor: request.actor, why: 'recreated' };
       try {
+        const kept = archive === null ? null : await this.#archives.begin(archive);
         await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
         await this.#untilFree(planned);
         const intent = this.#intent({ ...failed, creating, ...identityOf(link) }, plan);
-        await this.#changes.commit([{ put: intent }, ...logRemoval(failed.topicId)]);
+        const id = failed.topicId;
+        await this.#changes.commit([
+          { put: intent },
+          ...(kept === null ? logRemoval(id) : [{ put: kept }]),
+        ]);
         link.forget(name);
-        await this.#removals.carryOut(failed.topicId);
-        await this.#carryOutOne({ intent, plan }, { actor: request.actor, why: 'recreated' });
+        if (kept === null) await this.#removals.carryOut(id);
+        else this.#changes.tell(failed, kept, { ...audit, why: `archived copy of '${name}'` });
+        await this.#carryOutOne({ intent, plan }, audit);
       } finally {
+        if (archive !== null) await this.#archives.tryUndo(archive.name);
         link.release(name);
       }
     });
@@ -259,6 +274,7 @@ export class MirrorCreator {
     await this.#changes.locks.run(name, async () => {
       const intent = this.#changes.record(name);
       if (intent?.state !== 'PENDING_MIRROR' || intent.creating === undefined) return;
+      if (intent.creating.archivedPartitions !== undefined) return this.#archives.undo(name);
       const plan = await this.#plan(link, intent.sourceTopic, intent.creating);
       const { topics } = await this.#context.destination.metadata([name]);
       const found = topics.get(name);

@@ -6,7 +6,12 @@
 // timeline ends, or every group is put back and it stays.
 import { ErrorCode } from '../../protocol/index.ts';
 import { ClusterError } from '../cluster/cluster.ts';
-import type { DetachCommit, PendingDetach, TopicRecord } from '../state/records.ts';
+import {
+  type DetachCommit,
+  logTopicIdOf,
+  type PendingDetach,
+  type TopicRecord,
+} from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import { alterTopicConfigs, readTopicConfigs } from '../tasks/config-requests.ts';
 import { moveCommits, type UnmovedGroup } from '../tasks/group-shift.ts';
@@ -198,7 +203,8 @@ export class Detach {
   /** Every group stands at native offsets: the timeline ends. */
   async #end(record: TopicRecord, detaching: PendingDetach): Promise<void> {
     const { changes, context } = this.#parts;
-    const { name, link, topicId } = record;
+    const { name, link } = record;
+    const topicId = logTopicIdOf(record);
     await this.#unpin(name);
     context.state.lease.check();
     await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(topicId)]);

@@ -2,7 +2,7 @@
 // mirror; everything else is done elsewhere, and it refuses to know how. Invariant: every error is
 // a LinkError with a code.
 import { ClusterError } from '../cluster/cluster.ts';
-import type { ReceiptRecord, TopicRecord } from '../state/records.ts';
+import { logTopicIdOf, type ReceiptRecord, type TopicRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
 import type { MirrorCreator } from './create-mirror.ts';
@@ -231,15 +231,6 @@ export class LinkServiceImpl implements LinkService {
 
   async recreateMirror(name: string, request: RecreateMirror): Promise<MirrorStatus> {
     const topic = this.#parts.statuses.topic(name);
-    if (request.archiveAs !== null) {
-      throw new LinkError(
-        'NOT_SUPPORTED',
-        `The old copy of '${name}' cannot be kept under another name in this version. To keep ` +
-          `it, take it out of the link with "causeway mirror failover ${name}", and mirror the ` +
-          `new source topic under another name with "causeway mirror create ${request.archiveAs} ` +
-          `--source-topic ${topic.record.sourceTopic} --link ${topic.link}"`,
-      );
-    }
     return asCommand(async () => {
       const link = this.#parts.links.runtime(topic.link);
       await this.#parts.creator.recreate(link, name, request);
@@ -352,11 +343,11 @@ export class LinkServiceImpl implements LinkService {
         if (record.topicId !== null && !options.keepTopic) {
           await deleteShell(context.destination, { name, topicId: record.topicId });
         }
-        await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(record.topicId)]);
+        await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(logTopicIdOf(record))]);
       } finally {
         link?.release(name);
       }
-      await removals.carryOut(record.topicId);
+      await removals.carryOut(logTopicIdOf(record));
       context.events.info('mirror_deleted', `Mirror '${name}' was deleted`, {
         topic: name,
         link: record.link,

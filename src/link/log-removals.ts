@@ -4,6 +4,7 @@
 // took their topic off the record; logs of which the state knows nothing are named and left alone,
 // since the state may be an older one than they are.
 import { StorageError } from '../../storage/errors.ts';
+import { logTopicIdOf } from '../state/records.ts';
 import type { StateChange } from '../state/state.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
@@ -85,7 +86,7 @@ export class LogRemovals {
     const records = [...state.view.topics.values()];
     if (records.some((record) => record.state === 'PENDING_MIRROR')) return;
     this.#isLookedThrough = true;
-    const known = new Set(records.map(({ topicId }) => topicId));
+    const known = new Set(records.map(logTopicIdOf));
     const unknown = ids
       .map(({ topicId }) => topicId)
       .filter((topicId) => !known.has(topicId) && !state.view.logRemovals.has(topicId));

@@ -2,6 +2,7 @@
 // partition goes on, and what takes the lost log's place; refuses to know when that is accepted.
 // Invariant: it goes on at or above every offset that its source, or a group here, is known to have
 // reached, so that no offset is given twice to anybody's knowledge.
+import { logTopicIdOf } from '../state/records.ts';
 import { readTopicCommits } from '../tasks/group-shift.ts';
 import { lastExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
@@ -49,7 +50,8 @@ export async function replaceLost(
   parts: { readonly context: LinkContext; readonly topics: MirrorTopics },
 ): Promise<void> {
   const { context, topics } = parts;
-  const { topicId, name, link } = record;
+  const { name, link } = record;
+  const topicId = logTopicIdOf(record);
   if (topicId === null) return;
   for (const { view, log, end, mirroredEnd } of partitions) {
     if (log !== null) continue;

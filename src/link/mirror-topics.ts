@@ -12,7 +12,7 @@ import type {
   TopicView,
 } from '../gateway/topic-directory.ts';
 import type { Events } from '../observe/events.ts';
-import type { TopicRecord } from '../state/records.ts';
+import { logTopicIdOf, type TopicRecord } from '../state/records.ts';
 import type { State } from '../state/state.ts';
 import { type VirtualEpoch, virtualEpoch } from '../timeline/offsets.ts';
 import type { Timeline } from '../timeline/timeline.ts';
@@ -132,7 +132,7 @@ export class MirrorTopic implements TopicView {
     const isSameTopic = record.topicId === this.record.topicId;
     const before = isSameTopic ? this.#partitions : [];
     this.record = record;
-    const { topicId } = record;
+    const topicId = logTopicIdOf(record);
     this.#partitions = record.partitions.map(
       (timeline, partition) =>
         new MirrorPartitionView({
@@ -324,7 +324,7 @@ export class MirrorTopics implements TopicDirectory {
   }
 
   #missingLogs(record: TopicRecord): LogId[] {
-    const { topicId } = record;
+    const topicId = logTopicIdOf(record);
     if (topicId === null) return [];
     return record.partitions
       .map((_, partition) => ({ topicId, partition }))

@@ -231,7 +231,7 @@ export interface CreateMirror {
 }
 
 export interface RecreateMirror {
-  /** Refused with what to do by hand. */
+  /** The old copy becomes the history of a topic of this name; null: it is deleted. */
   readonly archiveAs: string | null;
   readonly validateOnly: boolean;
   readonly actor: string;

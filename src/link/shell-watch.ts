@@ -4,7 +4,7 @@
 // seconds; one stale answer decides nothing.
 import { ErrorCode } from '../../protocol/index.ts';
 import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
-import type { MirrorError, TopicRecord } from '../state/records.ts';
+import { logTopicIdOf, type MirrorError, type TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import { LinkError } from './link-error.ts';
@@ -121,7 +121,7 @@ export class ShellWatch {
       if (now === undefined || now.topicId !== record.topicId || isMirror(now.state)) return;
       const change = { delete: `topic/${record.name}` };
       // Its logs are deleted by what is taken up next.
-      await changes.commit([change, ...logRemoval(record.topicId)]);
+      await changes.commit([change, ...logRemoval(logTopicIdOf(now))]);
       this.#tellGone(now);
     });
   }

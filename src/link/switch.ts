@@ -52,6 +52,8 @@ export interface MeasureSwitchOptions {
   readonly flush: boolean;
   readonly written: WrittenShells;
   readonly lost?: LostEnds;
+  /** By topic: where it goes on, if that is not its own shell. */
+  readonly shells?: ReadonlyMap<string, { readonly name: string; readonly topicId: string }>;
 }
 
 /**
@@ -98,17 +100,15 @@ export async function measureSwitch(
       if (error !== null) refused.set(topic.name, error);
     });
   }
+  const shellOf = ({ name, record }: MirrorTopic) =>
+    options.shells?.get(name) ?? { name, topicId: record.topicId ?? '' };
   const shells = usable
     .filter(({ topic }) => !refused.has(topic.name))
-    .map(({ topic }) => ({
-      name: topic.name,
-      topicId: topic.record.topicId ?? '',
-      partitionsCount: topic.partitions.length,
-    }));
+    .map(({ topic }) => ({ ...shellOf(topic), partitionsCount: topic.partitions.length }));
   const measures = await measureShells(destination, shells, { written: options.written });
   const ready: SwitchTopic[] = [];
   for (const { topic } of usable) {
-    const measure = measures.get(topic.name);
+    const measure = measures.get(shellOf(topic).name);
     if (measure?.kind === 'measured') ready.push(switchTopic(topic, measure.partitions, lost));
     else if (measure !== undefined) refused.set(topic.name, measure.error);
   }

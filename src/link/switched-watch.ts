@@ -174,8 +174,11 @@ async function sourceEnds(
 ): Promise<ReadonlyMap<string, Ends>> {
   const names = [...new Set(topics.map(({ record }) => record.sourceTopic))];
   const { topics: infos } = await cluster.metadata(names);
+  // The source of an archived copy is another topic, whether ids tell or not.
   const same = topics.filter(
-    ({ record }) => infos.get(record.sourceTopic)?.topicId === record.sourceTopicId,
+    ({ record }) =>
+      record.logTopicId === undefined &&
+      infos.get(record.sourceTopic)?.topicId === record.sourceTopicId,
   );
   const partitions = [...new Set(same.map(({ record }) => record.sourceTopic))].flatMap((topic) =>
     (infos.get(topic)?.partitions ?? []).map(({ partition, leaderId }) => ({

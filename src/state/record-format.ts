@@ -143,6 +143,9 @@ function readCreation(fields: Fields): PendingCreation {
     replicationFactor: fields.integer('replicationFactor'),
     configs: readStringMap(fields, 'configs'),
     ...(fields.has('startOffset') ? { startOffset: fields.string('startOffset') } : {}),
+    ...(fields.has('archivedPartitions')
+      ? { archivedPartitions: fields.integer('archivedPartitions') }
+      : {}),
   };
 }
 
@@ -212,6 +215,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(version >= 4 && fields.has('lost') ? { lost: fields.list('lost', readLost) } : {}),
     ...(version >= 4 ? readOrigins(fields) : {}),
     ...(version >= 4 ? readUnseenCleaning(fields) : {}),
+    ...(version >= 4 && fields.has('logTopicId') ? { logTopicId: fields.uuid('logTopicId') } : {}),
   };
 }
 

@@ -113,11 +113,21 @@ export interface TopicRecord {
    * first; absent when the source topic was no mirror.
    */
   readonly origins?: readonly string[];
+  /**
+   * Whose mirror logs these are, where it is not `topicId`: an archived copy keeps the id of the
+   * shell that it was made with.
+   */
+  readonly logTopicId?: string;
   /** Only of mirrors that the link's topic filters made. */
   readonly auto?: {
     /** It left the filters and was paused for that; a resume by an operator is respected. */
     readonly isFilteredOut: boolean;
   };
+}
+
+/** The id by which the storage has the topic's mirror logs; null while there is no shell. */
+export function logTopicIdOf({ logTopicId, topicId }: TopicRecord): string | null {
+  return logTopicId ?? topicId;
 }
 
 /** [from, to) of a partition. */
@@ -135,6 +145,8 @@ export interface PendingCreation {
   readonly startOffset?: string;
   /** The operator's own topic configs, on top of the synced ones. */
   readonly configs: Readonly<Record<string, string>>;
+  /** Only of the gate of an archive: of how many partitions. No mirror is to be made of it. */
+  readonly archivedPartitions?: number;
 }
 
 export interface PendingStop {

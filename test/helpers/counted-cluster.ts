@@ -4,16 +4,19 @@
 
 import type { Cluster } from '../../src/cluster/cluster.ts';
 
-/** The same cluster, its requests counted. */
-export function counted(cluster: Cluster, sent: Map<string, number>): Cluster {
+/** The same cluster, its requests counted; also as `NAME by WHO`. */
+export function counted(cluster: Cluster, sent: Map<string, number>, who = 'us'): Cluster {
+  const count = (...names: readonly string[]): void => {
+    for (const name of names) sent.set(name, (sent.get(name) ?? 0) + 1);
+  };
   return {
     send: (target, api, request, options) => {
-      const ofNode = target.kind === 'node' ? [`${api.name} of ${target.nodeId}`] : [];
-      for (const name of [api.name, ...ofNode]) sent.set(name, (sent.get(name) ?? 0) + 1);
+      count(api.name, `${api.name} by ${who}`);
+      if (target.kind === 'node') count(`${api.name} of ${target.nodeId}`);
       return cluster.send(target, api, request, options);
     },
     metadata: (topics) => {
-      sent.set('Metadata', (sent.get('Metadata') ?? 0) + 1);
+      count('Metadata', `Metadata by ${who}`);
       return cluster.metadata(topics);
     },
     apiVersions: (nodeId) => cluster.apiVersions(nodeId),

@@ -186,7 +186,7 @@ test('R7: the end of a transaction that was lost in a recorded gap', async () =>
   assert.deepEqual(logOf(topic).openTransactions(), []);
 });
 
-test('D06, R10: goes on behind lost history by policy, with the range on record', async () => {
+test('D06, D18, R10: goes on behind lost history by policy, with the range on record', async () => {
   const topic = uniqueName('gap');
   await createTopic(world.source, topic);
   await produce(world.source, { topic }, ['a', 'b']);

@@ -17,6 +17,7 @@ import { Events } from '../../src/observe/events.ts';
 import { emitStorageReport } from '../../src/observe/storage-events.ts';
 import { openState } from '../../src/state/open-state.ts';
 import type { OpenedState } from '../../src/state/options.ts';
+import { logTopicIdOf } from '../../src/state/records.ts';
 import {
   type DiskStorageOptions,
   nodeClock,
@@ -41,7 +42,7 @@ export class LinkWorld {
   readonly #storageOptions: Partial<DiskStorageOptions>;
   /** Requests sent to the destination, by name of the API. */
   readonly sent = new Map<string, number>();
-  /** As `sent`, to sources; and by `NAME of NODE` where one broker was meant. */
+  /** As `sent`, to sources; by `NAME of NODE` where one broker was meant, by `NAME by LINK`. */
   readonly asked = new Map<string, number>();
   #directory = '';
   #destinationClient: Cluster | undefined;
@@ -70,7 +71,8 @@ export class LinkWorld {
 
   /** Where the files of a mirror log are. */
   logDirectory(topic: string, partition: number): string {
-    const topicId = this.directory.byName(topic)?.topicId;
+    const record = this.state.view.topics.get(topic);
+    const topicId = record && logTopicIdOf(record);
     assert.ok(topicId, `${topic} has an id`);
     return path.join(this.#directory, 'storage', 'logs', `${topicId}-${partition}`);
   }
@@ -120,7 +122,8 @@ export class LinkWorld {
       state: this.state,
       storage: this.#storage,
       destination,
-      connectSource: async (record) => counted(await connectSource(record), this.asked),
+      connectSource: async (record) =>
+        counted(await connectSource(record), this.asked, record.name),
       events: this.events,
       clock: systemClock,
       limits: this.#limits,

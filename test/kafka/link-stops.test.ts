@@ -1,12 +1,16 @@
 // Named stops on real brokers, beside those in link-mirror: a source topic that was deleted,
 // another cluster at the source's address, a history that was lost below what is mirrored. Each
-// keeps the copy as it was, says its name, and has a way on.
+// keeps the copy as it was, says its name, and has a way on. And what others have seen stop that
+// must not: large records, and mirrors that are deleted and made again.
 import assert from 'node:assert/strict';
-import { readdir, rm } from 'node:fs/promises';
+import { access, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { isControl, readBatchHeader, readControlType } from '../../protocol/record-batch.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
-import { produce } from '../helpers/own-producer.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
+import { readBatches } from '../helpers/raw-batches.ts';
 import { SwitchedRelay } from '../helpers/switched-relay.ts';
 import { createTopic, deleteRecords, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
@@ -37,6 +41,11 @@ async function stored(topic: string): Promise<Buffer> {
   return Buffer.concat([...chunks]);
 }
 
+function describeBatch(bytes: Buffer): { control: string | null } {
+  const header = readBatchHeader(bytes, 0);
+  return { control: isControl(header) ? readControlType(bytes, 0, header) : null };
+}
+
 async function mirrorOf(link: string, topic: string, values: readonly string[]): Promise<Buffer> {
   await createTopic(world.source, topic);
   await produce(world.source, { topic }, values);
@@ -65,6 +74,182 @@ test('R9: a source topic that was deleted ends its mirror, and is made anew or f
   const { rows } = await world.command('failover', kept);
   assert.deepEqual([rows[0]?.error, rows[0]?.state], [null, 'STOPPED']);
   assert.equal(rows[0]?.partitions[0]?.mirrorEnd, 2n);
+});
+
+const quiet = { validateOnly: false, actor: 'test' };
+
+test('D07: a mirror and a link that are deleted and made again begin at the first offset', async () => {
+  const topic = uniqueName('anew');
+  await world.createLink('rebuilt');
+  const before = await mirrorOf('rebuilt', topic, ['a', 'b', 'c']);
+  await world.service.deleteMirror(topic, { ...quiet, keepTopic: false });
+  await world.service.deleteLink('rebuilt', { ...quiet, force: false });
+  await world.createLink('rebuilt');
+  await world.createMirror('rebuilt', topic);
+  await world.caughtUp(topic, [3n]);
+  assert.ok(before.equals(await stored(topic)), 'all of it, at the same offsets');
+  await world.service.deleteLink('rebuilt', { ...quiet, force: true });
+});
+
+test('D16: a record of 3 MiB is mirrored, and holds up none of twenty other partitions', async () => {
+  const [large, small] = [uniqueName('large'), uniqueName('small')];
+  const limit = 'max.message.bytes';
+  const configs = { [limit]: String(5 << 20) };
+  await createTopic(world.source, large, { configs });
+  await createTopic(world.source, small, { partitions: 20 });
+  await world.createMirror('dr', large);
+  // A broker tells of a new partition before it leads it.
+  await until('a mirror of all partitions', () => world.createMirror('dr', small));
+  const shell = (await readTopicConfigs(world.destination, [large], [limit])).get(large);
+  assert.equal(shell?.configs.find(({ name }) => name === limit)?.value, configs[limit]);
+  const send = async (): Promise<void> => {
+    await produce(world.source, { topic: large }, ['x'.repeat(3 << 20)]);
+    for (let partition = 0; partition < 20; partition++) {
+      await produce(world.source, { topic: small, partition }, ['y']);
+    }
+  };
+  await send();
+  await world.caughtUp(large, [1n]);
+  await world.caughtUp(small, Array(20).fill(1n));
+  // The shell holds no records, so what it would take is no limit to the copy.
+  const lowered = new Map([[large, [{ name: limit, value: '1000' }]]]);
+  const altered = await alterTopicConfigs(world.destination, lowered);
+  assert.equal(altered.get(large)?.errorCode, 0);
+  await send();
+  await world.caughtUp(large, [2n]);
+  await world.caughtUp(small, Array(20).fill(2n));
+  const log = world.directory.byName(large)?.partition(0)?.log;
+  const read = await log?.read(1n, { bytesMax: 1, atLeastOneBatch: true });
+  assert.ok((read?.chunks.reduce((sum, { length }) => sum + length, 0) ?? 0) > 3 << 20);
+});
+
+test('D19: nothing is fetched for a mirror that was deleted, or whose shell was', async () => {
+  await world.createLink('gone');
+  const [mirror, shell] = [uniqueName('mirror'), uniqueName('shell')];
+  for (const topic of [mirror, shell]) await mirrorOf('gone', topic, ['a']);
+  await world.service.deleteMirror(mirror, { ...quiet, keepTopic: false });
+  await deleteTopic(world.destination, shell);
+  await world.inState(shell, 'FAILED');
+  await world.service.deleteMirror(shell, { ...quiet, keepTopic: false });
+  const count = (api: string): number => world.asked.get(`${api} by gone`) ?? 0;
+  let fetches = count('Fetch');
+  let looks = count('Metadata');
+  await until(
+    'nothing is fetched between two looks at the source',
+    () => {
+      if (count('Metadata') < looks + 2) return false;
+      const before = fetches;
+      [fetches, looks] = [count('Fetch'), count('Metadata')];
+      return fetches === before;
+    },
+    { deadlineMs: 10_000 },
+  );
+  for (const topic of [mirror, shell]) {
+    await until('the name is free', () => createTopic(world.destination, topic).then(() => true));
+    await produce(world.source, { topic }, ['of the source']);
+    await produce(world.destination, { topic }, ['of the destination']);
+    assert.equal(world.directory.byName(topic), undefined);
+  }
+  looks = count('Metadata');
+  await until('two more looks at the source', () => count('Metadata') >= looks + 2);
+  assert.equal(count('Fetch'), fetches);
+  for (const topic of [mirror, shell]) {
+    const batches = await readBatches(world.destination, topic, 0);
+    assert.deepEqual(
+      batches.map(({ nextOffset }) => nextOffset),
+      [1n],
+      'one record, of the destination',
+    );
+  }
+  await world.service.deleteLink('gone', { ...quiet, force: true });
+});
+
+test('R9: a mirror is made anew, and its old copy is the history of a topic of another name', async () => {
+  const topic = uniqueName('archived');
+  const name = `${topic}-before`;
+  await createTopic(world.source, topic, { configs: { 'retention.ms': '123456789' } });
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('dr', topic);
+  const transaction = new Transaction(world.source, uniqueName('txn'));
+  await transaction.begin(topic, [0]);
+  await produce(world.source, { topic, transaction }, ['open']);
+  await world.caughtUp(topic, [3n]);
+  const before = await stored(topic);
+  await deleteTopic(world.source, topic);
+  await until('the topic is made again', () => createTopic(world.source, topic).then(() => true));
+  await produce(world.source, { topic }, ['other', 'history', 'and', 'longer', 'too']);
+  await world.inState(topic, 'FAILED');
+  const { topicId } = world.service.describeMirror(topic);
+  const request = { archiveAs: name, validateOnly: false, actor: 'test' };
+  for (const archiveAs of [topic, '__causeway_x', 'no/name']) {
+    await assert.rejects(world.service.recreateMirror(topic, { ...request, archiveAs }));
+  }
+  await world.service.recreateMirror(topic, { ...request, validateOnly: true });
+  assert.equal(world.state.view.topics.has(name), false, 'a dry run');
+  await world.service.recreateMirror(topic, request);
+  await world.caughtUp(topic, [5n]);
+  assert.notEqual(world.service.describeMirror(topic).topicId, topicId);
+
+  const isKept = async (): Promise<void> => {
+    const kept = await stored(name);
+    assert.ok(kept.subarray(0, before.length).equals(before), 'what was mirrored, byte for byte');
+    const { control } = describeBatch(kept.subarray(before.length));
+    assert.equal(control, 'ABORT', 'the transaction that was open has ended');
+    const [timeline] = world.state.view.topics.get(name)?.partitions ?? [];
+    const [mirrored, native] = timeline?.extents ?? [];
+    assert.deepEqual([mirrored?.start, mirrored?.end, native?.start], [0n, 4n, 4n]);
+    assert.equal(world.directory.byName(name)?.mode, 'promoted');
+    assert.equal(world.directory.byName(name)?.partition(0)?.log?.lastStableOffset, 4n);
+  };
+  await isKept();
+  const found = (await readTopicConfigs(world.destination, [name], ['retention.ms'])).get(name);
+  assert.equal(found?.configs[0]?.value, '123456789');
+  assert.equal(await produce(world.destination, { topic: name }, ['native']), 0n);
+  await world.restart();
+  await isKept();
+  assert.ok(!(await stored(topic)).subarray(0, before.length).equals(before));
+  const logs = world.logDirectory(name, 0);
+  await access(logs);
+  await deleteTopic(world.destination, name);
+  await until('the archive is forgotten', () => !world.state.view.topics.has(name));
+  await until('its logs are gone', () =>
+    access(logs).then(
+      () => false,
+      () => true,
+    ),
+  );
+  assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
+});
+
+test('R11: an attempt to archive that was cut short leaves neither gate nor topic', async () => {
+  const [made, notYet, foreign] = [uniqueName('made'), uniqueName('notyet'), uniqueName('foreign')];
+  for (const topic of [made, foreign]) await createTopic(world.destination, topic);
+  await produce(world.destination, { topic: foreign }, ['not ours']);
+  const gates = [made, notYet, foreign].map((name) => ({
+    put: {
+      kind: 'topic',
+      name,
+      topicId: null,
+      link: 'dr',
+      sourceTopic: 'orders',
+      sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAA',
+      state: 'PENDING_MIRROR',
+      stateTimeMs: Date.now(),
+      error: null,
+      partitions: [],
+      stoppedBy: null,
+      creating: { replicationFactor: 1, configs: {}, archivedPartitions: 1 },
+    } as const,
+  }));
+  await world.state.commit(gates);
+  await world.restart();
+  await until('the gates are gone', () =>
+    [made, notYet, foreign].every((name) => !world.state.view.topics.has(name)),
+  );
+  await until('only the foreign topic is left', async () => {
+    const { topics } = await world.destination.metadata([made, foreign]);
+    return topics.get(made)?.errorCode === 3 && topics.get(foreign)?.errorCode === 0;
+  });
 });
 
 test('R9: another cluster at the address of the source fails the link, until it is gone', async () => {
