@@ -1,9 +1,9 @@
 // Keeping the copy of a mirror that is made anew: it becomes the history of a topic of another
-// name, closed as a failover closes it. Owns the order (the name gated, a shell of its own made, the
-// copy closed) and its undoing; refuses to know what takes the mirror's place. Invariants: the logs
-// stay where they are, under the id of their first shell, and belong to one record at any time;
-// until that record is committed the failed mirror has them, and nothing of the archive is left
-// but, after a crash, its gate, which the next look takes away.
+// name, closed as a failover closes it. Owns the order (the name gated, a shell of its own made,
+// the copy closed) and its undoing; refuses to know what takes the mirror's place. Invariants: the
+// logs stay where they are, under the id of their first shell, and belong to one record at any
+// time; until that record is committed the failed mirror has them, and nothing of the archive is
+// left but, after a crash, its gate, which the next look takes away.
 import { zeroUuid } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
