@@ -4,16 +4,15 @@
 // logs stay where they are, under the id of their first shell, and belong to one record at any
 // time; until that record is committed the failed mirror has them, and nothing of the archive is
 // left but, after a crash, its gate, which the next look takes away.
-import { zeroUuid } from '../../protocol/index.ts';
+import { ErrorCode, zeroUuid } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import { logTopicIdOf, type PendingCreation, type TopicRecord } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
-import { topicConfigs } from './cluster-configs.ts';
 import type { LinkContext } from './context.ts';
+import { whyForeign } from './foreign-topic.ts';
 import { LinkError } from './link-error.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
-import { measureShells } from './shell-measure.ts';
 import { createShell, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
 import {
   appendAborts,
@@ -25,7 +24,7 @@ import {
   splicedPartitions,
 } from './switch.ts';
 import type { TopicChanges } from './topic-changes.ts';
-import { otherConfigs, shellConfigs } from './topic-configs.ts';
+import { shellConfigs } from './topic-configs.ts';
 
 export interface ArchiveParts {
   readonly context: LinkContext;
@@ -153,14 +152,9 @@ export class ArchiveCopies {
       throw new StateError('IN_DOUBT', 'whether it was archived is not known yet');
     }
     const info = (await destination.metadata([name])).topics.get(name);
-    if (info?.errorCode === 0 && info.partitions.length === partitionsCount) {
-      const shell = { name, topicId: info.topicId, partitionsCount };
-      const measure = (await measureShells(destination, [shell])).get(name);
-      const asked = shellConfigs(gate.syncedConfigs ?? {}, gate.creating?.configs ?? {});
-      const isOurs =
-        measure?.kind === 'measured' &&
-        otherConfigs(asked, await topicConfigs(destination, name)) === null;
-      if (isOurs) await deleteShell(destination, shell);
+    if (info !== undefined && info.errorCode !== ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
+      const foreign = await whyForeign(destination, info, { intent: gate, partitionsCount });
+      if (foreign === null) await deleteShell(destination, info);
     }
     await this.#changes.commit([{ delete: `topic/${name}` }]);
     events.warn(

@@ -4,9 +4,9 @@
 // the intent is committed before the shell can exist, so that no producer slips into it; a topic
 // of that name which is not our empty shell is never touched, and stops being gated at once; what
 // goes wrong with one of many stops none of the others.
-import { ErrorCode, errorName, isUuid, zeroUuid } from '../../protocol/index.ts';
+import { ErrorCode, isUuid, zeroUuid } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
-import { ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { ClusterError } from '../cluster/cluster.ts';
 import { isNeverMirrored } from '../config/internal-topics.ts';
 import type { PendingCreation, TopicRecord } from '../state/records.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
@@ -15,6 +15,7 @@ import { ArchiveCopies } from './archive-copy.ts';
 import { topicConfigs } from './cluster-configs.ts';
 import type { LinkContext } from './context.ts';
 import { type Plan, planMirrors, type ToPlan } from './creation-plan.ts';
+import { whyForeign } from './foreign-topic.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
 import { checkTopicName } from './link-settings.ts';
@@ -22,12 +23,11 @@ import { type LogRemovals, logRemoval } from './log-removals.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { checkRecreatable } from './recreatable.ts';
 import type { CreateMirror, RecreateMirror } from './service.ts';
-import { measureShells } from './shell-measure.ts';
 import { createShells, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
 import { forEachLimited, Signal } from './signal.ts';
 import { type SourceStart, startOffsetSetting, startTimestamp } from './start-offset.ts';
 import type { Audit, TopicChanges } from './topic-changes.ts';
-import { otherConfigs, ownConfigs, refusedOverride, shellConfigs } from './topic-configs.ts';
+import { ownConfigs, refusedOverride } from './topic-configs.ts';
 
 /** A mirror that is to be made. */
 interface Creation extends ToPlan {
@@ -286,7 +286,9 @@ export class MirrorCreator {
         await this.#carryOutOne({ intent: now, plan }, resumed);
         return;
       }
-      const foreign = await this.#whyForeign(found, plan, intent);
+      const partitionsCount = plan.source.partitions.length;
+      const { destination } = this.#context;
+      const foreign = await whyForeign(destination, found, { intent, partitionsCount });
       const { topicId } = found;
       if (foreign !== null) return this.#abandon(intent, foreign);
       const errors: CreationErrors = new Map();
@@ -429,34 +431,6 @@ export class MirrorCreator {
       ids.set(name, topicId);
     }
     return ids;
-  }
-
-  /**
-   * Nothing had this name when the intent was committed. What has it now is taken for ours only if
-   * it is what we asked for in all that can be seen: partitions, no records, exactly these configs.
-   */
-  async #whyForeign(found: TopicInfo, plan: Plan, intent: TopicRecord): Promise<string | null> {
-    if (found.errorCode !== ErrorCode.NONE) {
-      throw new LinkError('DESTINATION_REFUSED', errorName(found.errorCode));
-    }
-    const partitionsCount = plan.source.partitions.length;
-    if (found.partitions.length !== partitionsCount) return 'it has another number of partitions';
-    const shell = { name: found.name, topicId: found.topicId, partitionsCount };
-    const measure = (await measureShells(this.#context.destination, [shell])).get(found.name);
-    if (measure?.kind !== 'refused') return this.#whyOtherConfigs(found.name, intent);
-    // Only records prove that it is somebody else's; everything else is tried again.
-    if (measure.error.code !== 'ILLEGAL_STATE') throw measure.error;
-    return measure.error.message;
-  }
-
-  async #whyOtherConfigs(name: string, intent: TopicRecord): Promise<string | null> {
-    const asked = shellConfigs(intent.syncedConfigs ?? {}, intent.creating?.configs ?? {});
-    try {
-      return otherConfigs(asked, await topicConfigs(this.#context.destination, name));
-    } catch (error) {
-      if (!(error instanceof ClusterError || error instanceof LinkError)) throw error;
-      throw new LinkError('DESTINATION_REFUSED', error.message, { cause: error });
-    }
   }
 
   async #abandon(intent: TopicRecord, why: string): Promise<void> {
