@@ -215,7 +215,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(version >= 4 && fields.has('lost') ? { lost: fields.list('lost', readLost) } : {}),
     ...(version >= 4 ? readOrigins(fields) : {}),
     ...(version >= 4 ? readUnseenCleaning(fields) : {}),
-    ...(version >= 4 && fields.has('logTopicId') ? { logTopicId: fields.uuid('logTopicId') } : {}),
+    ...(version >= 5 && fields.has('logTopicId') ? { logTopicId: fields.uuid('logTopicId') } : {}),
   };
 }
 
