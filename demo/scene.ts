@@ -6,10 +6,10 @@ import { type CausewayProcess, startCauseway } from '../test/helpers/causeway-pr
 import { type KafkaCluster, startKafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { kafkaJars } from '../test/helpers/kafka-jars.ts';
 import { openCluster } from '../test/helpers/raw-batches.ts';
+import { Relay } from '../test/helpers/relay.ts';
 import { javaPrograms } from '../test/helpers/toolchains.ts';
 import { createTopic } from '../test/helpers/topic-admin.ts';
 import { until } from '../test/helpers/wait.ts';
-import { BootstrapRelay } from './relay.ts';
 
 export const topic = 'orders';
 export const partitionsCount = 6;
@@ -20,7 +20,7 @@ export interface Scene {
   readonly destination: KafkaCluster;
   readonly causeway: CausewayProcess;
   /** The name that clients of the source have in their `bootstrap.servers`. */
-  readonly bootstrapName: BootstrapRelay;
+  readonly bootstrapName: Relay;
   /** A client that ends with the scene at the latest; a dead cluster must not hold it up. */
   own<Client extends { kill(): Promise<void> }>(client: Client): Client;
   stop(): Promise<void>;
@@ -80,7 +80,7 @@ export async function setScene(): Promise<Scene> {
     say(`  both answer (${elapsed()}). Starting the proxy in front of the destination ...`);
     const causeway = await startCauseway({ destination });
     stops.push(() => causeway.stop());
-    const bootstrapName = await BootstrapRelay.start(source.bootstrap);
+    const bootstrapName = await Relay.start({ target: source.bootstrap });
     stops.push(() => bootstrapName.stop());
     say(`  ready (${elapsed()}). Linking the source and mirroring '${topic}' ...`);
     const sync = ['--config', 'consumer.offset.sync.enable=true'];

@@ -5,7 +5,6 @@
 // every random choice comes from the seed, and every failure names it; timing is the machine's own.
 
 import assert from 'node:assert/strict';
-import { BootstrapRelay } from '../../demo/relay.ts';
 import { forEachBatch } from '../../protocol/index.ts';
 import { EpochWatch } from '../helpers/epoch-watch.ts';
 import type { ConsumerKind, ProducerKind } from '../helpers/foreign-clients.ts';
@@ -23,6 +22,7 @@ import {
   startTransaction,
   write,
 } from '../helpers/raw-writes.ts';
+import { Relay } from '../helpers/relay.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
@@ -75,12 +75,12 @@ async function delayed(ms: number): Promise<void> {
 export class HistoryStory {
   readonly #stage: LinkedStage;
   readonly #random: SeededRandom;
-  readonly #relay: BootstrapRelay;
+  readonly #relay: Relay;
   #roundsCount = 0;
   /** How often the proxy was fenced with nobody there who could have, and was started again. */
   fencedByNobodyCount = 0;
 
-  private constructor(stage: LinkedStage, random: SeededRandom, relay: BootstrapRelay) {
+  private constructor(stage: LinkedStage, random: SeededRandom, relay: Relay) {
     this.#stage = stage;
     this.#random = random;
     this.#relay = relay;
@@ -89,7 +89,7 @@ export class HistoryStory {
   /** Puts a line that can be cut between the link and its source. */
   static async begin(stage: LinkedStage, random: SeededRandom): Promise<HistoryStory> {
     const { source, causeway } = stage;
-    const relay = await BootstrapRelay.start(source.bootstrap);
+    const relay = await Relay.start({ target: source.bootstrap });
     const map = source.brokers.map(({ advertised }) => `${advertised}=${relay.address}`).join(',');
     await causeway.cli('link', 'config', 'set', linkName, `address.map=${map}`);
     return new HistoryStory(stage, random, relay);

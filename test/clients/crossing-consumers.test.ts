@@ -4,7 +4,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { BootstrapRelay } from '../../demo/relay.ts';
 import {
   type ConsumerKind,
   type ForeignConsumer,
@@ -17,6 +16,7 @@ import { waitForSyncedOffsets } from '../helpers/group-commits.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
 import { type LinkedStage, linkName, startStage } from '../helpers/linked-stage.ts';
 import { type LogRecord, readLog } from '../helpers/log-records.ts';
+import { Relay } from '../helpers/relay.ts';
 
 const topic = 'crossing';
 const partitions = 2;
@@ -36,7 +36,7 @@ const consumers = new Map<ConsumerKind, ForeignConsumer>();
 const skips = new Map<ConsumerKind, string | false>();
 
 let stage: LinkedStage;
-let bootstrapName: BootstrapRelay;
+let bootstrapName: Relay;
 let log: LogRecord[];
 
 function records(label: string, count: number): RecordToSend[] {
@@ -56,7 +56,7 @@ before(async () => {
   for (const kind of kinds) skips.set(kind, await skipReason(kind));
   stage = await startStage({ linkConfigs: { 'consumer.offset.sync.enable': 'true' } });
   const { source, causeway } = stage;
-  bootstrapName = await BootstrapRelay.start(source.bootstrap);
+  bootstrapName = await Relay.start({ target: source.bootstrap });
   await createTopic(source, { topic, partitions });
   await write(bootstrapName.address, 'source');
   await stage.mirror(topic);

@@ -5,7 +5,6 @@
 // Owns: the clients with their settings, one disaster with some of them at a time, and the rows.
 // Invariant: a producer counts as over when a record that was acknowledged is in the log.
 
-import type { BootstrapRelay } from '../../demo/relay.ts';
 import {
   type ConsumerKind,
   type ForeignConsumer,
@@ -20,6 +19,7 @@ import { type LinkedStage, linkName } from '../helpers/linked-stage.ts';
 import { readLog } from '../helpers/log-records.ts';
 import { command } from '../helpers/mirror-commands.ts';
 import { write } from '../helpers/raw-writes.ts';
+import type { Relay } from '../helpers/relay.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
@@ -241,7 +241,7 @@ async function watch(
 /** One disaster: the source dies, the topics are failed over, the name leads to the proxy. */
 export async function disaster(
   stage: LinkedStage,
-  name: BootstrapRelay,
+  name: Relay,
   how: Disaster,
   cases: readonly ClientCase[],
 ): Promise<CrossingRow[]> {

@@ -13,6 +13,7 @@ import {
 import { type CertificateAuthority, certificateAuthority } from '../helpers/certificates.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { describeBrokers } from '../helpers/kafka-probe.ts';
+import { Relay } from '../helpers/relay.ts';
 import {
   addScramUser,
   jaasLine,
@@ -20,7 +21,7 @@ import {
   startSecuredCluster,
 } from '../helpers/secured-clusters.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
-import { ChoppingRelay } from './chopping-relay.ts';
+import { chopped } from './chopped-passage.ts';
 import type { ClientSecurity, Target } from './suites/suite.ts';
 import { ToxicRelays } from './toxic-relays.ts';
 
@@ -37,6 +38,8 @@ export interface Side {
 /** What a suite expects of its cluster. */
 export interface ClusterShape {
   readonly settings: Readonly<Record<string, string>>;
+  /** One when not said; and with logins, which are made for one. */
+  readonly brokers?: number;
   /** Ports that it has built in, one for each broker; then relays with toxics are there. */
   readonly brokerPorts?: readonly number[];
 }
@@ -105,7 +108,7 @@ async function openSecured(settings: Settings, closers: Closer[]): Promise<Secur
 export function openDirect(shape: ClusterShape, options: { isSecured: boolean }): Promise<Side> {
   return opening(async (closers) => {
     const seenBytes = async (): Promise<null> => null;
-    const { settings, brokerPorts } = shape;
+    const { settings, brokers = 1, brokerPorts } = shape;
     if (brokerPorts !== undefined) {
       return { target: await openDirectAtPorts(settings, brokerPorts, closers), seenBytes };
     }
@@ -116,6 +119,7 @@ export function openDirect(shape: ClusterShape, options: { isSecured: boolean })
     const cluster = await startKafkaCluster({
       name: 'compat-direct',
       advertise: 'reachable',
+      brokers,
       settings,
       heapMb,
     });
@@ -197,10 +201,10 @@ function shiftOf(variant: Variant): Record<string, string> {
 
 async function openProxy(
   variant: Exclude<Variant, 'sasl-tls'>,
-  settings: Settings,
+  { settings, brokers = 1 }: ClusterShape,
   closers: Closer[],
 ): Promise<CausewayProcess> {
-  const destination = await startKafkaCluster({ name: 'compat', settings, heapMb });
+  const destination = await startKafkaCluster({ name: 'compat', brokers, settings, heapMb });
   closers.push(() => destination.stop());
   const options: CausewayOptions = { destination, env: shiftOf(variant) };
   if (variant === 'chopped') options.config = { gateway: { advertise: choppedHost } };
@@ -245,8 +249,9 @@ async function openRelays(
   const ports = Array.from({ length: last - first + 1 }, (_, index) => first + index);
   for (const port of [bootstrapPort, ...ports]) {
     const listen = { host: choppedHost, port };
-    const relay = await ChoppingRelay.start({ listen, to: { host: '127.0.0.1', port }, random });
-    closers.push(() => relay.close());
+    const target = { host: '127.0.0.1', port };
+    const relay = await Relay.start({ listen, target, pass: chopped(random) });
+    closers.push(() => relay.stop());
   }
   return `${choppedHost}:${bootstrapPort}`;
 }
@@ -298,7 +303,7 @@ export function openProxied(
       const target = { bootstrap: causeway.bootstrap, security };
       return { target, seenBytes: () => seenBytes(causeway) };
     }
-    const causeway = await openProxy(variant, settings, closers);
+    const causeway = await openProxy(variant, shape, closers);
     if (variant === 'restarts') {
       const restarts = keepRestarting(causeway);
       closers.push(restarts.close);

@@ -16,7 +16,7 @@ import {
 import { type KafkaCluster, type KafkaClusterOptions, startKafkaCluster } from './kafka-cluster.ts';
 import { post, waitForMirrorEnds, waitForState } from './mirror-commands.ts';
 import { firstDifference, listOffset, openCluster, readBatches } from './raw-batches.ts';
-import { RecordingRelay } from './recording-relay.ts';
+import { type RecordingRelay, startRecordingRelay } from './recording-relay.ts';
 import { until } from './wait.ts';
 
 export interface StageOptions {
@@ -81,7 +81,7 @@ export class LinkedStage {
   }
 
   async createLink(configs: Readonly<Record<string, string>> = {}): Promise<void> {
-    const address = this.#relay?.address ?? null;
+    const address = this.#relay?.relay.address ?? null;
     const map = this.source.brokers.map(({ advertised }) => `${advertised}=${address}`).join(',');
     const all = address === null ? configs : { 'address.map': map, ...configs };
     const settings = Object.entries(all).flatMap(([name, value]) => [
@@ -134,7 +134,7 @@ export class LinkedStage {
     await Promise.all(clients.map((client) => client.close()));
     for (const other of this.#others) await other.stop();
     await this.causeway.stop();
-    await this.#relay?.stop();
+    await this.#relay?.relay.stop();
     await Promise.all([this.source.stop(), this.destination.stop()]);
   }
 }
@@ -191,7 +191,7 @@ export async function compareTopic(
 async function startRelay(source: KafkaCluster): Promise<RecordingRelay> {
   const [broker, ...others] = source.brokers;
   if (!broker || others.length > 0) throw new Error('a relay leads to a source of one broker');
-  return RecordingRelay.start(broker);
+  return startRecordingRelay(broker);
 }
 
 /** The proxy and what is between it and the source; after a failure none of it is left. */
@@ -205,7 +205,7 @@ async function joinClusters(
     const causeway = await startCauseway({ ...options.causeway, destination });
     return new LinkedStage({ source, destination, causeway, relay });
   } catch (error) {
-    await relay?.stop();
+    await relay?.relay.stop();
     throw error;
   }
 }

@@ -11,7 +11,7 @@ import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requ
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
-import { SwitchedRelay } from '../helpers/switched-relay.ts';
+import { Relay } from '../helpers/relay.ts';
 import { createTopic, deleteRecords, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { LinkWorld } from './link-fixture.ts';
@@ -256,7 +256,7 @@ test('R9: another cluster at the address of the source fails the link, until it 
   const [ours] = source.brokers;
   const [other] = destination.brokers;
   assert.ok(ours && other);
-  const relay = await SwitchedRelay.start(ours);
+  const relay = await Relay.start({ target: ours });
   try {
     const mapped = [ours, other].map(({ advertised }) => `${advertised}=${relay.address}`);
     await world.createLink('swapped', {
@@ -265,13 +265,15 @@ test('R9: another cluster at the address of the source fails the link, until it 
     });
     const topic = uniqueName('swapped');
     const before = await mirrorOf('swapped', topic, ['a', 'b']);
-    relay.switchTo(other);
+    relay.pointTo(other);
+    relay.cut();
     await world.inState(topic, 'LINK_FAILED');
     const { linkState, linkErrorMessage } = world.service.describeLink('swapped');
     assert.equal(linkState, 'FAILED');
     assert.match(linkErrorMessage ?? '', new RegExp(`another cluster: ${destination.clusterId}`));
     assert.ok(before.equals(await stored(topic)), 'nothing of the other cluster is in the copy');
-    relay.switchTo(ours);
+    relay.pointTo(ours);
+    relay.cut();
     await world.inState(topic, 'ACTIVE');
     await produce(world.source, { topic }, ['c']);
     await world.caughtUp(topic, [3n]);

@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { BootstrapRelay } from '../../demo/relay.ts';
 import {
   batches,
   type CrossingRow,
@@ -15,6 +14,7 @@ import {
 } from '../clients/crossing-table.ts';
 import { skipReason } from '../helpers/foreign-clients.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
+import { Relay } from '../helpers/relay.ts';
 import { rootDirectory } from '../helpers/repository.ts';
 
 const page = path.join(rootDirectory, 'docs/clients.md');
@@ -22,12 +22,12 @@ const begin = '<!-- table: written by test/long/crossing-clients.test.ts -->';
 const end = '<!-- end of the table -->';
 
 let stage: LinkedStage;
-let name: BootstrapRelay;
+let name: Relay;
 
 before(async () => {
   const linkConfigs = { 'consumer.offset.sync.enable': 'true', 'consumer.offset.sync.ms': '500' };
   stage = await startStage({ linkConfigs });
-  name = await BootstrapRelay.start(stage.source.bootstrap);
+  name = await Relay.start({ target: stage.source.bootstrap });
 });
 
 after(async () => {
