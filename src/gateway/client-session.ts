@@ -56,7 +56,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
     this.#options = options;
     this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
     const { blocks } = options;
-    const { held } = options.services;
+    const held = options.services.held.account((message) => this.#onMiscount(message));
     this.#memory = { blocks, held };
     this.#intake = new RequestIntake({
       budget: options.intakeBudget,
@@ -351,6 +351,12 @@ export class ClientSession implements VersionLearner, WatchedSession {
     const { socket } = this.#client;
     if (socket instanceof TLSSocket) socket.destroy();
     else socket.resetAndDestroy();
+  }
+
+  /** A fault of ours, contained: all that it touched is this connection's. */
+  #onMiscount(message: string): void {
+    this.services.events.error('connection_miscounted', `${this.#clientAddress}: ${message}`);
+    this.abandon(message);
   }
 
   /**

@@ -3,7 +3,7 @@
 // sockets. Invariant: each request that has an answer takes one slot, when all of it has been sent.
 import type { RequestHeader } from '../../protocol/index.ts';
 import type { Passage, ResponsePatch } from './handler.ts';
-import type { HeldBytes } from './held-bytes.ts';
+import type { HeldCount } from './held-bytes.ts';
 import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
 import type { Expectation } from './upstream.ts';
 
@@ -17,12 +17,12 @@ export interface OwedAnswersEvents {
 
 export class OwedAnswers {
   readonly #queue: ResponseQueue;
-  readonly #held: HeldBytes;
+  readonly #held: HeldCount;
   readonly #events: OwedAnswersEvents;
   #rewritesPending = 0;
   #askingPending = 0;
 
-  constructor(queue: ResponseQueue, held: HeldBytes, events: OwedAnswersEvents) {
+  constructor(queue: ResponseQueue, held: HeldCount, events: OwedAnswersEvents) {
     this.#queue = queue;
     this.#held = held;
     this.#events = events;

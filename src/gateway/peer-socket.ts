@@ -4,7 +4,7 @@
 // has them (R14 without copies); what `write` was given leaves in that order; a chunk is only valid
 // while its `onChunk` runs, unless the one who keeps it asks `ReceiveBlocks.owned`.
 import { Socket } from 'node:net';
-import type { HeldBytes } from './held-bytes.ts';
+import type { HeldCount } from './held-bytes.ts';
 import { heldBytesAlways, lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
 import type { Block, ReceiveBlocks } from './receive-blocks.ts';
 
@@ -20,7 +20,7 @@ export interface PeerEvents {
 /** What all sockets of a gateway share. */
 export interface PeerMemory {
   readonly blocks: ReceiveBlocks;
-  readonly held: HeldBytes;
+  readonly held: HeldCount;
 }
 
 /** What of Node's sockets `net.Server` uses to make one: a handle can be given another owner. */
@@ -40,7 +40,7 @@ const keptPart = 2;
 export class PeerSocket {
   readonly #socket: Socket;
   readonly #blocks: ReceiveBlocks;
-  readonly #held: HeldBytes;
+  readonly #held: HeldCount;
   readonly #events: PeerEvents;
   /** What the next read goes into; null when Node gives each read memory of its own. */
   #block: Block | null = null;

@@ -13,7 +13,7 @@ import {
   learnApiVersions,
   type VersionLearner,
 } from './handlers/api-versions.ts';
-import type { HeldBytes } from './held-bytes.ts';
+import type { HeldCount } from './held-bytes.ts';
 import { clientIdCharactersMax, heldBytesAlways } from './limits.ts';
 import { framed } from './messages.ts';
 import type { OwedAnswers } from './owed-answers.ts';
@@ -29,7 +29,7 @@ export interface DispatchOptions {
   readonly session: SessionView & VersionLearner;
   readonly router: Pick<Router, 'route'>;
   readonly owed: OwedAnswers;
-  readonly held: HeldBytes;
+  readonly held: HeldCount;
   /** Undefined before `start`. */
   upstream(): Upstream | undefined;
   /** Makes the connection to the broker. */

@@ -3,7 +3,7 @@
 // ones hold what they are given until their turn. Invariant: bytes reach the sink in the order in
 // which slots were opened, and `heldBytes` is exactly what waits here.
 
-import type { HeldBytes } from './held-bytes.ts';
+import type { HeldCount } from './held-bytes.ts';
 
 export interface ResponseSlot {
   write(chunk: Buffer): void;
@@ -46,14 +46,14 @@ class Slot implements ResponseSlot {
 export class ResponseQueue {
   readonly #sink: (chunk: Buffer) => void;
   readonly #owned: (view: Buffer) => Buffer;
-  readonly #held: HeldBytes;
+  readonly #held: HeldCount;
   readonly #slots: Slot[] = [];
   readonly #owner: Owner;
   #heldBytes = 0;
   #isClosed = false;
 
   /** `owned` gives the same bytes for keeping. */
-  constructor(sink: (chunk: Buffer) => void, owned: (view: Buffer) => Buffer, held: HeldBytes) {
+  constructor(sink: (chunk: Buffer) => void, owned: (view: Buffer) => Buffer, held: HeldCount) {
     this.#sink = sink;
     this.#owned = owned;
     this.#held = held;

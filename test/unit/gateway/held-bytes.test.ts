@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { ApiKey } from '../../../protocol/index.ts';
 import { clientConnectionBytesMax } from '../../../src/config/limits.ts';
 import type { Handler } from '../../../src/gateway/handler.ts';
-import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
+import { HeldBytes, type HeldCount } from '../../../src/gateway/held-bytes.ts';
 import { heldBytesAlways } from '../../../src/gateway/limits.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
@@ -185,4 +185,41 @@ test('R14: each new answer gets a part of what is left, and none when nothing is
   assert.ok(held.isOver);
   held.remove(800);
   assert.throws(() => held.remove(1), /given back/);
+});
+
+class ReachableAccounts extends HeldBytes {
+  readonly accounts: HeldCount[] = [];
+
+  override account(onMiscount: (message: string) => void): HeldCount {
+    const account = super.account(onMiscount);
+    this.accounts.push(account);
+    return account;
+  }
+}
+
+test('R14: a connection that miscounts ends, and no other, and the sum stays right', async () => {
+  const held = new ReachableAccounts(sharedBytes);
+  const memory = { held, blocks: new ReceiveBlocks(sharedBytes) };
+  const handler: Handler = () => ({ kind: 'forward' });
+  const [broken, sound] = [
+    await sessionBetween({ handler, memory }),
+    await sessionBetween({ handler, memory }),
+  ];
+  try {
+    held.accounts[1]?.add(50);
+    held.accounts[0]?.add(20);
+    held.accounts[0]?.remove(27);
+    assert.equal(held.usedBytes, 50);
+    await until('the end of the one', () => broken.summaries.length === 1);
+    const [{ reason, isFault } = assert.fail()] = broken.summaries;
+    assert.deepEqual([reason, isFault], ['27 held bytes were given back, 20 were taken', true]);
+    sound.broker.script = ({ reply }) => reply(int32(0));
+    sound.client.socket.write(request());
+    await until('an answer to the other', () => sound.client.frames.length === 1);
+    assert.deepEqual(sound.summaries, []);
+    held.accounts[1]?.remove(50);
+  } finally {
+    closeAll([broken, sound]);
+  }
+  await isGivenBack(memory);
 });

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { ClientSession } from '../../../src/gateway/client-session.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
-import type { PeerMemory } from '../../../src/gateway/peer-socket.ts';
+import type { HeldBytes } from '../../../src/gateway/held-bytes.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import type { Route, Router } from '../../../src/gateway/router.ts';
@@ -30,7 +30,7 @@ export async function sessionBetween(options: {
   keepsFrames?: boolean;
   requestBytesMax?: number;
   intakeBudget?: IntakeBudget;
-  memory?: PeerMemory;
+  memory?: { readonly blocks: ReceiveBlocks; readonly held: HeldBytes };
   identity?: UpstreamIdentity;
   directory?: TopicDirectory;
 }): Promise<SessionUnderTest> {
