@@ -75,6 +75,12 @@ export class Relay {
     this.#target = placeOf(target);
   }
 
+  /** From then on no byte comes from the target before. */
+  switchTo(target: RelayTarget): void {
+    this.pointTo(target);
+    this.cut();
+  }
+
   /** Ends every open connection. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();

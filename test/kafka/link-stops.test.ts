@@ -265,15 +265,13 @@ test('R9: another cluster at the address of the source fails the link, until it 
     });
     const topic = uniqueName('swapped');
     const before = await mirrorOf('swapped', topic, ['a', 'b']);
-    relay.pointTo(other);
-    relay.cut();
+    relay.switchTo(other);
     await world.inState(topic, 'LINK_FAILED');
     const { linkState, linkErrorMessage } = world.service.describeLink('swapped');
     assert.equal(linkState, 'FAILED');
     assert.match(linkErrorMessage ?? '', new RegExp(`another cluster: ${destination.clusterId}`));
     assert.ok(before.equals(await stored(topic)), 'nothing of the other cluster is in the copy');
-    relay.pointTo(ours);
-    relay.cut();
+    relay.switchTo(ours);
     await world.inState(topic, 'ACTIVE');
     await produce(world.source, { topic }, ['c']);
     await world.caughtUp(topic, [3n]);

@@ -22,13 +22,13 @@ import { startConsumer, startProducer } from '../helpers/foreign-clients.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic, produceBatch } from '../helpers/kafka-setup.ts';
 import { waitForMirrorEnds } from '../helpers/mirror-commands.ts';
+import { Relay } from '../helpers/relay.ts';
 import {
   addScramUser,
   jaasLine,
   securedAddress,
   startSecuredCluster,
 } from '../helpers/secured-clusters.ts';
-import { SwitchedRelay } from '../helpers/switched-relay.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 
 const secrets = {
@@ -289,7 +289,7 @@ describe('TLS and SASL', { skip }, () => {
     );
     await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
     const own = { host: '127.0.0.1', port: broker.internalPort };
-    const relay = await SwitchedRelay.start(own);
+    const relay = await Relay.start({ target: own });
     const scram = (password: string) =>
       addScramUser(source, 'SCRAM-SHA-512', { name: 'mirror', password });
     const address = `/kafka/v3/clusters/${destination.clusterId}/links/watched`;

@@ -14,7 +14,7 @@ import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, produceBatch } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
-import { SwitchedRelay } from '../helpers/switched-relay.ts';
+import { Relay } from '../helpers/relay.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { LinkWorld } from './link-fixture.ts';
@@ -349,7 +349,7 @@ describe('the verdict on a link', () => {
       const code = 'ENOTFOUND';
       setImmediate(told, Object.assign(new Error(`getaddrinfo ${code} ${name}`), { code }));
     });
-    const relay = await SwitchedRelay.start({ host: '127.0.0.1', port: broker?.port ?? 0 });
+    const relay = await Relay.start({ target: { host: '127.0.0.1', port: broker?.port ?? 0 } });
     try {
       const place = `${name}:${relay.address.split(':')[1]}`;
       const map = { 'address.map': `${broker?.advertised}=${place}` };
@@ -382,7 +382,7 @@ describe('the verdict on a link', () => {
     }));
     const [right, wrong] = targets;
     assert.ok(right && wrong);
-    const relay = await SwitchedRelay.start(right);
+    const relay = await Relay.start({ target: right });
     try {
       const map = [source, destination].map(
         ({ brokers }) => `${brokers[0]?.advertised}=${relay.address}`,
