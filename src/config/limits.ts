@@ -71,8 +71,8 @@ export const memoryTerms: readonly MemoryTerm[] = [
     countMax: verdictsMax,
     bytesMax: verdictBytesMax,
   },
-  // One Fetch answer is on its way while the one before is appended.
-  { what: 'source broker', countMax: null, bytesMax: 2 * defaultLinkLimits.fetchBytesMax },
+  // One Fetch answer is on its way while the one before is appended; one more when that is slow.
+  { what: 'source broker', countMax: null, bytesMax: 3 * defaultLinkLimits.fetchBytesMax },
   // What describes a whole cluster is asked of one broker at a time.
   {
     what: 'broker of the destination that answers us',

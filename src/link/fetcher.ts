@@ -1,9 +1,9 @@
 // The fetch loop of one connection to one source broker: one long poll at a time, over a fetch
 // session, for the partitions that were given to it. While an answer is appended the next one is
 // asked for. Refuses to know what an answer means for a partition (fetch-response.ts). Invariants:
-// at most two answers of bounded size are held, each in memory that is used again when all of it
+// at most three answers of bounded size are held, each in memory that is used again when all of it
 // has been worked off; a broker that does not answer is tried for ever with a growing delay; a
-// partition that cannot be fetched is left out, not waited for.
+// partition that cannot be fetched, or is slow to append, is left out, not waited for.
 import type { FetchResponse, PartitionData } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi } from '../cluster/apis.ts';
@@ -26,6 +26,8 @@ const backoffMaxMs = 2_000;
 const throttleMaxMs = 30_000;
 /** Answers that are held at a time: one is received while the other is appended. */
 const framesMax = 2;
+/** When both have waited so long for some partition, the others get one more. */
+const spareAfterMs = 1_000;
 const waitMsPerFeed = 0.2;
 const waitMsMax = 2_000;
 
@@ -60,6 +62,10 @@ export class BrokerFetcher {
   readonly #session = new FetchSession();
   readonly #signal = new Signal();
   readonly #freeFrames = Array.from({ length: framesMax }, () => new FrameBuffer());
+  /** Used while all others are held by partitions that are slow to append; null: in use. */
+  #spareFrame: FrameBuffer | null = new FrameBuffer();
+  /** When the last free frame was taken. */
+  #heldUpSinceMs = 0;
   #failures = 0;
   #turn = 0;
   #notBeforeMs = 0;
@@ -122,8 +128,11 @@ export class BrokerFetcher {
         continue;
       }
       const nowMs = this.#clock.monotonicMs();
-      const ready = [...this.#feeds].filter((feed) => feed.isReady(nowMs));
-      const frame = this.#freeFrames[0];
+      const frame = this.#freeFrames[0] ?? this.#spare(nowMs);
+      const isSpare = frame !== undefined && frame === this.#spareFrame;
+      const ready = [...this.#feeds].filter(
+        (feed) => feed.isReady(nowMs) && !(isSpare && feed.isAppending),
+      );
       // `#release` ends the wait when answers that are being appended are what holds us up.
       if (ready.length === 0 || frame === undefined) {
         await this.#signal.wait(this.#feeds.size === 0 ? idleWaitMs : blockedWaitMs);
@@ -141,6 +150,11 @@ export class BrokerFetcher {
         await this.#signal.wait(idleWaitMs);
       }
     }
+  }
+
+  #spare(nowMs: number): FrameBuffer | undefined {
+    const isDue = nowMs - this.#heldUpSinceMs >= spareAfterMs;
+    return isDue ? (this.#spareFrame ?? undefined) : undefined;
   }
 
   #throttledMs(): number {
@@ -177,7 +191,8 @@ export class BrokerFetcher {
     } catch (error) {
       this.#session.reset();
       // A late answer may still be written to it.
-      this.#freeFrames[0] = new FrameBuffer();
+      if (frame === this.#spareFrame) this.#spareFrame = new FrameBuffer();
+      else this.#freeFrames[0] = new FrameBuffer();
       if (!(error instanceof ClusterError)) throw error;
       if (this.#isClosed) return;
       this.#link.lost(error);
@@ -288,11 +303,16 @@ export class BrokerFetcher {
   }
 
   #release(frame: FrameBuffer, work: Promise<unknown>): void {
-    const index = this.#freeFrames.indexOf(frame);
-    if (index >= 0) this.#freeFrames.splice(index, 1);
+    const isSpare = frame === this.#spareFrame;
+    if (isSpare) this.#spareFrame = null;
+    else {
+      this.#freeFrames.splice(this.#freeFrames.indexOf(frame), 1);
+      if (this.#freeFrames.length === 0) this.#heldUpSinceMs = this.#clock.monotonicMs();
+    }
     // `#acceptOne` does not reject.
     void work.finally(() => {
-      this.#freeFrames.push(frame);
+      if (isSpare) this.#spareFrame = frame;
+      else this.#freeFrames.push(frame);
       this.#signal.notify();
     });
   }

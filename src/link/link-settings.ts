@@ -90,7 +90,7 @@ const onlyValues: Readonly<Record<string, string>> = {
   'connections.max.idle.ms': '600000',
 };
 
-/** More connections to one broker help nobody, and each holds two answers. */
+/** More connections to one broker help nobody, and each holds up to three answers. */
 const fetchersMax = 32;
 
 const immutable = new Set([

@@ -141,6 +141,11 @@ export class PartitionFeed {
     return this.#ahead?.epoch ?? (this.omitsLastEpoch ? -1 : this.log.lastEpoch);
   }
 
+  /** Answers wait to be appended. */
+  get isAppending(): boolean {
+    return this.#waitingCount > 0;
+  }
+
   isReady(nowMs: number): boolean {
     if (this.#isStopped || this.isSuspended || this.leaderId < 0) return false;
     return nowMs >= this.retryAtMs && this.#waitingCount < waitingMax;
