@@ -203,6 +203,25 @@ describe('groups', () => {
     assert.equal(await committed(world.destination, secret, topic), undefined);
   });
 
+  test('R16: have the prefix of their link where that is asked for, and no others', async () => {
+    const link = uniqueName('prefixed');
+    await world.createLink(link, {
+      'cluster.link.prefix': 'eu.',
+      'consumer.offset.sync.enable': 'true',
+      'consumer.offset.sync.ms': '200',
+      'consumer.group.prefix.enable': 'true',
+    });
+    const topic = uniqueName('grouped');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a', 'b', 'c']);
+    await world.createMirror(link, topic);
+    await world.caughtUp(`eu.${topic}`, [3n]);
+    const group = uniqueName('named');
+    await commit(world.source, group, { topic, offset: 2n });
+    await arrives(`eu.${group}`, `eu.${topic}`, 2n);
+    assert.equal(await committed(world.destination, group, `eu.${topic}`), undefined);
+  });
+
   test('that were deleted at the destination stay deleted until the source commits anew', async () => {
     const topic = await mirrorWith(10);
     const group = uniqueName('deleted');

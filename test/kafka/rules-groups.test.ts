@@ -28,6 +28,9 @@ interface Handovers {
   readonly handovers: readonly { readonly group: string; readonly state: string }[];
 }
 
+/** What kafkajs tells of a group that is held. */
+const waiting = /coordinator is loading|^Restarting the consumer/;
+
 describe('offsets of groups', { timeout: 300_000 }, () => {
   let stage: LinkedStage;
 
@@ -191,6 +194,62 @@ describe('offsets of groups', { timeout: 300_000 }, () => {
     assert.deepEqual(await committedOffsets(atDestination, 'moved-group', 'moved', 1), [17]);
   });
 
+  async function handoverState(group: string): Promise<string | undefined> {
+    const path = `/causeway/v1/links/${linkName}/handovers`;
+    const { handovers } = await stage.causeway.get<Handovers>(path);
+    return handovers.find((one) => one.group === group)?.state;
+  }
+
+  for (const [end, state] of [
+    ['--cancel', 'CANCELLED'],
+    ['its deadline', 'EXPIRED'],
+  ] as const) {
+    test(`R6: a handover that ends by ${end} lets members join`, async () => {
+      const { atSource, causeway, source } = stage;
+      const topic = `held-${state}`;
+      const group = `held-group-${state}`;
+      await createTopic(atSource, topic);
+      await write(atSource, topic, 0, values('a', 5));
+      await stage.mirror(topic);
+      const options = { topic, group, isolation: 'read_uncommitted' } as const;
+      const { bootstrap } = source;
+      const reader = await startConsumer('kafkajs', { ...options, bootstrap, reset: 'earliest' });
+      try {
+        // It stays at the source: the handover cannot be done.
+        await reader.waitForCount(5, { deadlineMs: 60_000 });
+        const link = ['--link', linkName];
+        const deadline = end === '--cancel' ? '10m' : '3s';
+        await causeway.cli(
+          'group',
+          'handover',
+          group,
+          ...link,
+          '--no-wait',
+          '--deadline',
+          deadline,
+        );
+        const next = await startConsumer('kafkajs', {
+          ...options,
+          bootstrap: causeway.bootstrap,
+          reset: 'earliest',
+        });
+        try {
+          if (end === '--cancel') {
+            await next.waitFor('the word', () => next.errors.some((text) => waiting.test(text)));
+            assert.equal(next.records.length, 0);
+            await causeway.cli('group', 'handover', group, ...link, end);
+          }
+          await until(state, async () => (await handoverState(group)) === state);
+          await next.waitForCount(5, { deadlineMs: 60_000 });
+        } finally {
+          await next.stop();
+        }
+      } finally {
+        await reader.stop();
+      }
+    });
+  }
+
   test('R6: a group that is handed over goes on with the next record, once', async () => {
     const { atSource, causeway, source } = stage;
     const topic = 'handed';
@@ -218,17 +277,12 @@ describe('offsets of groups', { timeout: 300_000 }, () => {
     assert.deepEqual(Object.values(await reader.commit()), [12]);
     assert.equal(next.records.length, 0);
     await reader.stop();
-    await until('handed over', async () => {
-      const path = `/causeway/v1/links/${linkName}/handovers`;
-      const { handovers } = await causeway.get<Handovers>(path);
-      return handovers.some((one) => one.group === group && one.state === 'DONE');
-    });
+    await until('handed over', async () => (await handoverState(group)) === 'DONE');
     await write(atSource, topic, 0, values('c', 4));
     await next.waitForCount(4, { deadlineMs: 60_000 });
     await next.stop();
     assert.deepEqual(places(next.records), ['0-12', '0-13', '0-14', '0-15']);
-    // It tells what it has to wait for; anything else would be an error.
-    const waiting = /coordinator is loading|^Restarting the consumer/;
+    // Anything else would be an error.
     assert.deepEqual(
       next.errors.filter((text) => !waiting.test(text)),
       [],
