@@ -147,7 +147,7 @@ export class BrokerFetcher {
         await this.#round(this.#inTurn(ready), frame);
       } catch (error) {
         this.#fault(messageOf(error));
-        await this.#signal.wait(idleWaitMs);
+        this.#pause(idleWaitMs);
       }
     }
   }
@@ -203,8 +203,7 @@ export class BrokerFetcher {
         this.#link.nearFailed();
         this.#link.reassign(feed);
       }
-      const delayMs = Math.min(50 * 2 ** this.#failures++, backoffMaxMs);
-      await this.#signal.wait(delayMs);
+      this.#pause(Math.min(50 * 2 ** this.#failures++, backoffMaxMs));
       return;
     }
     this.#failures = 0;
@@ -214,14 +213,17 @@ export class BrokerFetcher {
       // A broker waits when it has nothing; one that does not must not be asked without pause.
       const nowMs = this.#clock.monotonicMs();
       const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
-      if (isEarly && saysNothing(response)) this.#notBeforeMs = nowMs + blockedWaitMs;
+      if (isEarly && saysNothing(response)) this.#pause(blockedWaitMs);
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
-      await this.#signal.wait(blockedWaitMs);
+      this.#pause(blockedWaitMs);
     }
-    if (response.throttleTimeMs > 0) {
-      await this.#signal.wait(Math.min(response.throttleTimeMs, throttleMaxMs));
-    }
+    this.#pause(Math.min(response.throttleTimeMs, throttleMaxMs));
+  }
+
+  /** Nothing is asked for so long, whatever is heard meanwhile. */
+  #pause(forMs: number): void {
+    this.#notBeforeMs = Math.max(this.#notBeforeMs, this.#clock.monotonicMs() + forMs);
   }
 
   #fetch(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<FetchResponse> {

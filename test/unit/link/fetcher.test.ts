@@ -1,7 +1,7 @@
 // The loop of one connection over a source that answers from a table: what one partition does to
 // the others that are fetched beside it.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { FetchRequest } from '../../../protocol/generated/fetch-request.ts';
 import {
   createFetchableTopicResponse,
@@ -9,6 +9,7 @@ import {
   createPartitionData,
 } from '../../../protocol/generated/fetch-response.ts';
 import { ByteThrottle } from '../../../src/link/byte-throttle.ts';
+import type { LinkClock } from '../../../src/link/context.ts';
 import { BrokerFetcher } from '../../../src/link/fetcher.ts';
 import { LagTracker } from '../../../src/link/lag.ts';
 import { PartitionFeed } from '../../../src/link/partition-feed.ts';
@@ -17,11 +18,8 @@ import { until } from '../../helpers/wait.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
 
-/** Twenty times as fast as ours. */
-const clock = { monotonicMs: () => performance.now() * 20, unixMs: () => Date.now() };
-
 /** Every partition that is asked for has one more record. */
-function answer(request: FetchRequest) {
+function answer(request: FetchRequest, throttleTimeMs = 0) {
   const partitions = request.topics.flatMap(({ partitions: asked }) =>
     asked.map(({ partition, fetchOffset }) =>
       createPartitionData({
@@ -32,30 +30,42 @@ function answer(request: FetchRequest) {
     ),
   );
   const responses = [createFetchableTopicResponse({ topicId: sourceId, partitions })];
-  return createFetchResponse({ responses: partitions.length > 0 ? responses : [] });
+  return createFetchResponse({
+    throttleTimeMs,
+    responses: partitions.length > 0 ? responses : [],
+  });
 }
 
-test('R14: a partition that is slow to append does not hold up the others', async (t) => {
+async function scene(t: TestContext, options: { clock: LinkClock; partitions: number }) {
+  const { clock } = options;
   const { storage } = await openTestStorage(t);
   const cluster = new FakeCluster();
+  const world = {
+    cluster,
+    bytesPerSecond: null as number | null,
+    fetches: 0,
+    /** How often it was looked whether to fetch. */
+    looks: 0,
+    throttleTimeMs: 0,
+    feeds: [] as PartitionFeed[],
+  };
   cluster.script('Fetch', async (request) => {
+    world.fetches++;
     await new Promise((resolve) => setImmediate(resolve));
-    return answer(request as FetchRequest);
+    return answer(request as FetchRequest, world.throttleTimeMs);
   });
   const link = new FakeLink(cluster);
-  const settings = () => ({
-    waitMs: 10,
-    bytesMax: 1 << 20,
-    partitionBytesMax: 1 << 20,
-    bytesPerSecond: null,
-  });
+  const bytesMax = 1 << 20;
+  const settings = () => {
+    const { bytesPerSecond } = world;
+    return { waitMs: 10, bytesMax, partitionBytesMax: bytesMax, bytesPerSecond };
+  };
   const throttle = new ByteThrottle();
-  const mayFetch = (): boolean => true;
+  const mayFetch = (): boolean => ++world.looks > 0;
   const ranges = new RangeReaders({ link, clock, settings, throttle, mayFetch });
   const parts = { nodeId: 1, link, clock, settings, mayFetch, throttle, ranges, index: 0 };
   const fetcher = new BrokerFetcher(parts);
-  const feeds: PartitionFeed[] = [];
-  for (const partition of [0, 1]) {
+  for (let partition = 0; partition < options.partitions; partition++) {
     const log = await storage.create({ topicId: shellId, partition }, 0n);
     const lag = new LagTracker(0n, clock.monotonicMs());
     const names = { topic: 'orders', sourceTopic: 'orders', sourceTopicId: sourceId };
@@ -64,9 +74,21 @@ test('R14: a partition that is slow to append does not hold up the others', asyn
       isCompacted: () => false,
     });
     feed.follow(1, 5);
-    feeds.push(feed);
+    world.feeds.push(feed);
+    fetcher.add(feed);
   }
-  const [slow, quick] = feeds;
+  const stop = async (): Promise<void> => {
+    await fetcher.close();
+    for (const feed of world.feeds) await feed.stop();
+  };
+  return { world, fetcher, stop };
+}
+
+test('R14: a partition that is slow to append does not hold up the others', async (t) => {
+  // Twenty times as fast as ours.
+  const clock = { monotonicMs: () => performance.now() * 20, unixMs: () => Date.now() };
+  const { world, fetcher, stop } = await scene(t, { clock, partitions: 2 });
+  const [slow, quick] = world.feeds;
   assert.ok(slow && quick);
   let begun = 0;
   let goOn = (): void => undefined;
@@ -79,7 +101,6 @@ test('R14: a partition that is slow to append does not hold up the others', asyn
     await isHeld;
     return append(records);
   };
-  for (const feed of feeds) fetcher.add(feed);
   fetcher.start();
   try {
     await until('the slow partition is at it', () => begun === 1);
@@ -91,7 +112,37 @@ test('R14: a partition that is slow to append does not hold up the others', asyn
     await until('the slow one goes on where it was', () => slow.log.end > 10n);
   } finally {
     goOn();
-    await fetcher.close();
-    for (const feed of feeds) await feed.stop();
+    await stop();
+  }
+});
+
+test('the delay of the broker’s quota and the link’s own limit are obeyed, the limit live', async (t) => {
+  let nowMs = 1_000_000;
+  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
+  const { world, fetcher, stop } = await scene(t, { clock, partitions: 1 });
+  /** Nothing is asked for however often it is looked at. */
+  const rests = async (): Promise<void> => {
+    const { looks } = world;
+    await until('four more looks', () => world.looks >= looks + 4);
+  };
+  world.throttleTimeMs = 5_000;
+  fetcher.start();
+  try {
+    await until('the first answer', () => world.feeds[0]?.log.end === 1n);
+    await rests();
+    assert.equal(world.fetches, 1);
+    nowMs += 4_999;
+    await rests();
+    assert.equal(world.fetches, 1);
+    world.throttleTimeMs = 0;
+    world.bytesPerSecond = 1;
+    nowMs += 1;
+    await until('the second answer', () => world.feeds[0]?.log.end === 2n);
+    await rests();
+    assert.equal(world.fetches, 2, 'one byte a second, and as many taken as a batch has');
+    world.bytesPerSecond = null;
+    await until('it goes on', () => (world.feeds[0]?.log.end ?? 0n) > 10n);
+  } finally {
+    await stop();
   }
 });
