@@ -2,12 +2,15 @@
 // that is not whole yet, the one that passes, and the bytes that wait behind a request that holds
 // up others. Refuses to know what requests are. Invariants: a request is given whole in memory of
 // its own, or passes piece by piece in the order it came (R13); what waits here is counted, and
-// requests in part share one budget in all connections together (R14): a client needs no rights to
-// begin a large request.
+// requests in part share one budget in all connections together, of which none gets more than a
+// part of what is left (R14): a client needs no rights to begin a large request.
 import { ProtocolError } from '../../protocol/index.ts';
 import type { Inspection, Passage } from './handler.ts';
 import { heldBytesAlways, queuedRequestBytesMax, requestHeadBytes } from './limits.ts';
 import type { ReceiveBlocks } from './receive-blocks.ts';
+
+/** Of a request that comes in parts so much is allocated at once; above it, as it grows. */
+const firstAllocationBytesMax = 64 * 1024;
 
 /** What the intakes of all connections hold together. */
 export class IntakeBudget {
@@ -16,6 +19,11 @@ export class IntakeBudget {
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
+  }
+
+  /** What one connection may hold beside `othersBytes` of the others: few cannot have it all. */
+  mostBeside(othersBytes: number): number {
+    return Math.max(firstAllocationBytesMax, (this.bytesMax - othersBytes) / 4);
   }
 
   /** Connections are read only a little ahead then: what is left is for requests in part. */
@@ -37,8 +45,6 @@ export interface IntakeEvents {
 }
 
 const prefixBytes = 4;
-/** Of a request that comes in parts so much is allocated at once; above it, as it grows. */
-const firstAllocationBytesMax = 64 * 1024;
 const nothing = Buffer.alloc(0);
 
 export class RequestIntake {
@@ -254,9 +260,14 @@ export class RequestIntake {
     const grownBytes = this.#held.length - this.#countedBytes;
     this.#countedBytes = this.#held.length;
     this.#budget.usedBytes += grownBytes;
+    if (grownBytes <= 0) return;
     const { usedBytes, bytesMax } = this.#budget;
-    if (grownBytes > 0 && usedBytes > bytesMax) {
-      throw new Error(`requests in part take ${usedBytes} bytes, ${bytesMax} are allowed in all`);
+    const most = this.#budget.mostBeside(usedBytes - this.#countedBytes);
+    if (usedBytes > bytesMax || this.#countedBytes > most) {
+      throw new Error(
+        `requests in part take ${usedBytes} bytes, ${bytesMax} are allowed in all; this one ` +
+          `takes ${this.#countedBytes}, and might ${Math.floor(most)}`,
+      );
     }
   }
 

@@ -39,6 +39,7 @@ test('R14: what is large is shared by all clients, and each connection has its l
   for (const shared of [partialRequestBytesMax, receiveBytesMax, heldBytesMax]) {
     assert.ok(memoryTerms.some(({ bytesMax, countMax }) => bytesMax >= shared && countMax === 1));
   }
+  assert.ok(partialRequestBytesMax / 4 > requestBytesMaxDefault, 'the largest is one share');
   assert.ok(
     memoryTerms.some(({ countMax }) => countMax === verdictsMax),
     'rights are asked for',

@@ -461,9 +461,10 @@ test('a rewrite that fails ends the connection, and nothing behind it goes out',
 });
 
 test('R14: requests in part share one budget, and a closed connection gives its part back', async () => {
-  const intakeBudget = new IntakeBudget(4_500_000);
+  const intakeBudget = new IntakeBudget(16_000_000);
   const first = await sessionBetween({ intakeBudget });
   const second = await sessionBetween({ intakeBudget });
+  const third = await sessionBetween({ intakeBudget });
   const request = heartbeat(1, Buffer.alloc(4_000_000));
   const part = request.subarray(0, 1_000_000);
   try {
@@ -474,10 +475,16 @@ test('R14: requests in part share one budget, and a closed connection gives its 
     await until('the end of one too many', () => second.client.hasEnded || second.client.isClosed);
     assert.match(second.summaries[0]?.reason ?? '', /requests in part take \d+ bytes/);
     assert.equal(intakeBudget.usedBytes, usedByFirst);
+    third.client.socket.write(part.subarray(0, 500_000));
+    await until('less of one', () => third.session.bytesFromClient === 500_000);
+    assert.equal(third.client.isClosed, false, 'a part of what is left is for everybody');
+    third.client.socket.destroy();
+    await until('its part given back', () => intakeBudget.usedBytes === usedByFirst);
     first.client.socket.destroy();
     await until('the part given back', () => intakeBudget.usedBytes === 0);
   } finally {
     first.close();
     second.close();
+    third.close();
   }
 });
