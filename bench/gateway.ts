@@ -1,6 +1,6 @@
-// `npm run bench -- gateway [--quick]`: one raw client at the broker, through a plain Node relay
-// that parses nothing, and through the proxy, in turn, in one run; the last two also with TLS to
-// the client. Throughput, CPU per byte of the process in the middle, latency of one record in
+// `npm run bench -- gateway [--quick] [--form plain|tls]`: one raw client at the broker, through a
+// plain Node relay that parses nothing, and through the proxy, in turn, in one run; the last two
+// without and with TLS to the client, each of which is a form that can be run alone. Throughput, CPU per byte of the process in the middle, latency of one record in
 // flight, and its memory per connection. Owns no figure but those it measured.
 import path from 'node:path';
 import { startCauseway } from '../test/helpers/causeway-process.ts';
@@ -61,6 +61,8 @@ interface Measured {
   /** Bytes of resident memory more than at rest, by number of connections. */
   readonly memory: Map<number, number>;
 }
+
+const forms = ['plain', 'tls'] as const;
 
 type Results = ReadonlyMap<WayName, Measured>;
 
@@ -189,6 +191,15 @@ async function measureAll(
   return results;
 }
 
+function waysOf(all: readonly Way[], form: string | undefined): Way[] {
+  if (form !== undefined && !forms.some((one) => one === form)) {
+    throw new Error(`no form '${form}': there are ${forms.join(', ')}`);
+  }
+  return all.filter(
+    ({ name, usesTls }) => form === undefined || name === 'direct' || usesTls === (form === 'tls'),
+  );
+}
+
 export async function benchGateway(options: BenchOptions): Promise<BenchResult> {
   const ports = await reservePorts(2);
   const [relayPort = 0, relayTlsPort = 0] = ports;
@@ -215,7 +226,7 @@ export async function benchGateway(options: BenchOptions): Promise<BenchResult> 
     const gateway = { tls: { certificate: certificateFile, key: keyFile } };
     const secured = await startCauseway({ destination, name: 'secured', config: { gateway } });
     stops.push(() => secured.stop());
-    const ways: Way[] = [
+    const all: Way[] = [
       { name: 'direct', port: broker.port, usesTls: false, pid: null, baseline: null },
       { name: 'relay', port: relayPort, usesTls: false, pid: relayPid, baseline: null },
       { name: 'proxy', port: portOf(plain), usesTls: false, pid: plain.pid, baseline: 'relay' },
@@ -228,6 +239,7 @@ export async function benchGateway(options: BenchOptions): Promise<BenchResult> 
         baseline: 'relay, TLS',
       },
     ];
+    const ways = waysOf(all, options.form);
     const client = openCluster(destination);
     stops.push(() => client.close());
     const newTopic = (name: string): Promise<void> => createTopic(client, name, { partitions });
