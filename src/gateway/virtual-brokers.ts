@@ -57,7 +57,9 @@ export class VirtualBrokers {
     try {
       await this.#bind(config.bootstrapPort, { kind: 'bootstrap' });
       for (const nodeId of this.#ports.keys()) await this.#bindRecorded(nodeId);
-      await this.#add([config.linkNodeId, ...brokers.map(({ nodeId }) => nodeId)]);
+      // By id, so that on a new range the first port is the first broker's, and so on.
+      const ids = brokers.map(({ nodeId }) => nodeId).sort((one, other) => one - other);
+      await this.#add([...ids, config.linkNodeId]);
       this.#tellWhenLow();
     } catch (error) {
       this.close();

@@ -72,26 +72,26 @@ async function roleAt(port: number, roles: ListenerRole[]): Promise<ListenerRole
 test('ids keep their ports over restarts, sparse and vanished ones too', async () => {
   const ports = new Ports();
   const one = brokersOn(ports);
-  await one.brokers.start([broker(0), broker(5)]);
+  await one.brokers.start([broker(5), broker(0)]);
   const before = one.brokers.endpoints();
   assert.deepEqual(
     before.map(({ nodeId, port }) => [nodeId, port]),
     [
-      [linkNodeId, first],
-      [0, first + 1],
-      [5, first + 2],
+      [0, first],
+      [5, first + 1],
+      [linkNodeId, first + 2],
     ],
   );
-  assert.deepEqual(await roleAt(first, one.roles), { kind: 'link' });
-  assert.deepEqual(await roleAt(first + 2, one.roles), { kind: 'broker', nodeId: 5 });
+  assert.deepEqual(await roleAt(first + 1, one.roles), { kind: 'broker', nodeId: 5 });
+  assert.deepEqual(await roleAt(first + 2, one.roles), { kind: 'link' });
   assert.deepEqual(await roleAt(bootstrapPort, one.roles), { kind: 'bootstrap' });
   one.brokers.close();
 
   const two = brokersOn(ports);
   await two.brokers.start([broker(3), broker(5)]);
   const after = new Map(two.brokers.endpoints().map(({ nodeId, port }) => [nodeId, port]));
-  assert.equal(after.get(5), first + 2);
-  assert.equal(after.get(0), first + 1, 'the port of a broker that is gone stays bound');
+  assert.equal(after.get(5), first + 1);
+  assert.equal(after.get(0), first, 'the port of a broker that is gone stays bound');
   assert.equal(after.get(3), first + 3);
   assert.equal(two.brokers.broker(0), undefined);
   assert.equal(new Set(after.values()).size, after.size);
@@ -136,7 +136,7 @@ test('a used-up range is a clear error, and those that have a port go on', async
   });
   assert.ok(events.since(0).some(({ event }) => event === 'broker_ports_used_up'));
   await brokers.ensure([broker(1)]);
-  assert.equal(brokers.endpoint(1)?.port, first + 1);
+  assert.equal(brokers.endpoint(1)?.port, first);
   brokers.close();
 });
 
@@ -183,7 +183,8 @@ test('a recorded port that another program holds stops the start by name', async
     // Everything that was bound on the way is free again; a new id passes the port over.
     const fresh = brokersOn(new Ports());
     await fresh.brokers.start([broker(1)]);
-    assert.equal(fresh.brokers.endpoint(1)?.port, first + 2);
+    assert.equal(fresh.brokers.endpoint(1)?.port, first);
+    assert.equal(fresh.brokers.endpoint(linkNodeId)?.port, first + 2);
     fresh.brokers.close();
   } finally {
     squatter.close();
