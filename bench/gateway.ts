@@ -1,7 +1,8 @@
 // `npm run bench -- gateway [--quick] [--form plain|tls]`: one raw client at the broker, through a
 // plain Node relay that parses nothing, and through the proxy, in turn, in one run; the last two
-// without and with TLS to the client, each of which is a form that can be run alone. Throughput, CPU per byte of the process in the middle, latency of one record in
-// flight, and its memory per connection. Owns no figure but those it measured.
+// without and with TLS to the client, each of which is a form that can be run alone. Measures
+// throughput, CPU per byte of the process in the middle, latency of one record in flight, and its
+// memory per connection. Owns no figure but those it measured.
 import path from 'node:path';
 import { startCauseway } from '../test/helpers/causeway-process.ts';
 import { certificateAuthority } from '../test/helpers/certificates.ts';
