@@ -205,8 +205,8 @@ export class MirrorCreator {
         else this.#changes.tell(failed, kept, { ...audit, why: `archived copy of '${name}'` });
         await this.#carryOutOne({ intent, plan }, audit);
       } finally {
-        if (archive !== null) await this.#archives.tryUndo(archive.name);
         link.release(name);
+        if (archive !== null) await this.#archives.tryUndo(archive.name);
       }
     });
   }
