@@ -253,7 +253,8 @@ export class TaskModel {
           if (difference !== null) found.push(`R5: ${name}: ${difference}`);
         }
       }
-      if (isInStep) group.isForgotten = false;
+      // While the source has it no more, nobody remembers what was in step.
+      if (isInStep && !group.isDeletedAtSource) group.isForgotten = false;
     }
     return found;
   }

@@ -8,7 +8,10 @@ import {
   createDeleteGroupsRequest,
   deleteGroupsRequestCodec,
 } from '../../protocol/generated/delete-groups-request.ts';
-import { deleteGroupsResponseCodec } from '../../protocol/generated/delete-groups-response.ts';
+import {
+  type DeleteGroupsResponse,
+  deleteGroupsResponseCodec,
+} from '../../protocol/generated/delete-groups-response.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { GiveUp, until } from './wait.ts';
 
@@ -19,6 +22,8 @@ const api = {
   versionMax: 2,
   encode: deleteGroupsRequestCodec.encode,
   decode: deleteGroupsResponseCodec.decode,
+  // So that a coordinator that has moved is looked for anew.
+  routingErrors: ({ results }: DeleteGroupsResponse) => results.map(({ errorCode }) => errorCode),
 };
 const groupIdNotFound = 69;
 /** COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the first to ask. */
