@@ -103,7 +103,8 @@ test('D16: a record of 3 MiB is mirrored, and holds up none of twenty other part
   const shell = (await readTopicConfigs(world.destination, [large], [limit])).get(large);
   assert.equal(shell?.configs.find(({ name }) => name === limit)?.value, configs[limit]);
   const send = async (): Promise<void> => {
-    await produce(world.source, { topic: large }, ['x'.repeat(3 << 20)]);
+    // Key and value are the same: of 3 MiB together.
+    await produce(world.source, { topic: large }, ['x'.repeat(3 << 19)]);
     for (let partition = 0; partition < 20; partition++) {
       await produce(world.source, { topic: small, partition }, ['y']);
     }
