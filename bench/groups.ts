@@ -5,9 +5,9 @@
 import type { Cluster } from '../src/cluster/cluster.ts';
 import { defaultLinkLimits, type LinkContext, systemClock } from '../src/link/context.ts';
 import type { LinkRuntime } from '../src/link/link.ts';
-import type { MirrorTopics } from '../src/link/mirror-topics.ts';
+import type { MirrorTopics } from '../src/link/mirror/mirror-topics.ts';
+import type { TopicChanges } from '../src/link/mirror/topic-changes.ts';
 import { forEachLimited } from '../src/link/signal.ts';
-import type { TopicChanges } from '../src/link/topic-changes.ts';
 import { CoordinatorMap, commitGroup, readGroups } from '../src/tasks/group-offsets.ts';
 import { GroupSync } from '../src/tasks/groups.ts';
 import { virtualOffset } from '../src/timeline/offsets.ts';

@@ -7,7 +7,7 @@ import type { ClusterLimits } from './cluster/limits.ts';
 import { ClusterSecurity } from './cluster/security.ts';
 import type { CausewayConfig, KafkaClientSettings } from './config/config.ts';
 import type { ReferenceSources } from './config/references.ts';
-import { parseLinkSettings } from './link/link-settings.ts';
+import { parseLinkSettings } from './link/settings/link-settings.ts';
 import type { LinkRecord } from './state/records.ts';
 
 const limitOfSetting: Readonly<Record<string, keyof ClusterLimits>> = {

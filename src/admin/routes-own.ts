@@ -4,13 +4,13 @@
 import { Readable } from 'node:stream';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { isSensitiveSetting } from '../config/client-settings.ts';
-import type { TailLine } from '../link/export-tail.ts';
 import type {
   LinkStatus,
   MirrorCommand,
   MirrorCommandResult,
   MirrorStatus,
 } from '../link/service.ts';
+import type { TailLine } from '../link/switch/export-tail.ts';
 import { RequestError } from './errors.ts';
 import { waitForEvents } from './event-wait.ts';
 import { toJson } from './json.ts';

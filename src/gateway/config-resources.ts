@@ -2,7 +2,7 @@
 // broker, and of the brokers' own configs those that hold real addresses. Owns what is refused and
 // what is hidden. Invariant (R2): no value that is shown leads past us.
 import { ErrorCode } from '../../protocol/index.ts';
-import { alwaysSynced } from '../link/topic-configs.ts';
+import { alwaysSynced } from '../link/mirror/topic-configs.ts';
 import type { GatewayServices } from './handler.ts';
 import type { OwnTopics } from './own-topics.ts';
 import { mirrorRefusal, ownTopicRefusal, type Refusal, unsettledRefusal } from './refusals.ts';

@@ -5,21 +5,19 @@ import { ClusterError } from '../cluster/cluster.ts';
 import { logTopicIdOf, type ReceiptRecord, type TopicRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
-import type { MirrorCreator } from './create-mirror.ts';
-import type { Detach } from './detach.ts';
-import { readTail, type TailLine } from './export-tail.ts';
 import { listLeftovers } from './leftovers.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
-import { checkLinkName } from './link-settings.ts';
 import type { Links } from './links.ts';
-import { type LogRemovals, logRemoval } from './log-removals.ts';
+import type { MirrorCreator } from './mirror/create-mirror.ts';
+import { type LogRemovals, logRemoval } from './mirror/log-removals.ts';
+import { isFetching } from './mirror/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
+import { deleteShell } from './mirror/shell-topic.ts';
+import type { TopicChanges } from './mirror/topic-changes.ts';
+import { verifyMirror } from './mirror/verify.ts';
 import { asCommand, type MirrorCommands, wholeReceipt } from './mirror-commands.ts';
-import { isFetching } from './mirror-state.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import { isPromoting, type Promotions } from './promote.ts';
-import { recentWriters } from './recent-writers.ts';
 import type {
   CreateLink,
   CreateMirror,
@@ -40,12 +38,14 @@ import type {
   VerifyRequest,
   VerifyStep,
 } from './service.ts';
-import { deleteShell } from './shell-topic.ts';
-import { isFenced, type SourceFence, tellFenceLeft } from './source-fence.ts';
+import { checkLinkName } from './settings/link-settings.ts';
 import { linkStatus } from './status.ts';
-import type { SwitchedWatch } from './switched-watch.ts';
-import type { TopicChanges } from './topic-changes.ts';
-import { verifyMirror } from './verify.ts';
+import type { Detach } from './switch/detach.ts';
+import { readTail, type TailLine } from './switch/export-tail.ts';
+import { isPromoting, type Promotions } from './switch/promote.ts';
+import { recentWriters } from './switch/recent-writers.ts';
+import { isFenced, type SourceFence, tellFenceLeft } from './switch/source-fence.ts';
+import type { SwitchedWatch } from './switch/switched-watch.ts';
 
 export interface ServiceParts {
   readonly context: LinkContext;

@@ -7,17 +7,17 @@ import { type BrokerInfo, type Cluster, ClusterError, type TopicInfo } from '../
 import type { Events } from '../observe/events.ts';
 import type { LinkRecord, MirrorError, TopicRecord } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
-import { growMirror } from './grow-mirror.ts';
-import { LinkFeeds } from './link-feeds.ts';
+import { LinkFeeds } from './fetch/link-feeds.ts';
+import type { PartitionFeed } from './fetch/partition-feed.ts';
+import type { FeedLink, Loss } from './fetch/source-link.ts';
 import { LinkHealth } from './link-health.ts';
-import { type LinkSettings, needsReconnect, parseLinkSettings } from './link-settings.ts';
-import { isFetching, type LinkConditions } from './mirror-state.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import type { PartitionFeed } from './partition-feed.ts';
+import { growMirror } from './mirror/grow-mirror.ts';
+import { isFetching, type LinkConditions } from './mirror/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
+import { failedWith, type TopicChanges, withLoss } from './mirror/topic-changes.ts';
+import { type LinkSettings, needsReconnect, parseLinkSettings } from './settings/link-settings.ts';
 import { messageOf, Signal } from './signal.ts';
-import type { FeedLink, Loss } from './source-link.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
-import { failedWith, type TopicChanges, withLoss } from './topic-changes.ts';
 
 interface Failure {
   readonly error: MirrorError;

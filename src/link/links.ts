@@ -9,16 +9,16 @@ import type { LinkRecord, TopicRecord } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
 import { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
+import type { MirrorTopics } from './mirror/mirror-topics.ts';
+import type { TopicChanges } from './mirror/topic-changes.ts';
+import type { CreateLink } from './service.ts';
 import {
   changedConfigs,
   checkLinkName,
   needsReconnect,
   parseLinkSettings,
-} from './link-settings.ts';
-import type { MirrorTopics } from './mirror-topics.ts';
-import type { CreateLink } from './service.ts';
+} from './settings/link-settings.ts';
 import { messageOf, NameLocks } from './signal.ts';
-import type { TopicChanges } from './topic-changes.ts';
 
 /** They look at once when the link's settings have changed. */
 export interface WakingTask {

@@ -7,19 +7,24 @@ import { ClusterError } from '../cluster/cluster.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { LinkTasks } from '../tasks/link-tasks.ts';
 import type { LinkContext } from './context.ts';
-import type { Failover } from './failover.ts';
 import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
-import { nextState } from './mirror-state.ts';
+import { nextState } from './mirror/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
+import { asLinkError, type TopicChanges } from './mirror/topic-changes.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import { isPromoting, type Promotions } from './promote.ts';
-import { hasSingleCopy, historyCopies, type ReceiptParts, receiptTopics } from './receipt.ts';
 import type { MirrorCommandRequest, MirrorCommandResult, MirrorCommandRow } from './service.ts';
 import { forEachLimited } from './signal.ts';
-import type { SourceFence } from './source-fence.ts';
-import { measureSwitch } from './switch.ts';
-import { asLinkError, type TopicChanges } from './topic-changes.ts';
+import type { Failover } from './switch/failover.ts';
+import { isPromoting, type Promotions } from './switch/promote.ts';
+import {
+  hasSingleCopy,
+  historyCopies,
+  type ReceiptParts,
+  receiptTopics,
+} from './switch/receipt.ts';
+import type { SourceFence } from './switch/source-fence.ts';
+import { measureSwitch } from './switch/switch.ts';
 
 const groupsAfterSwitchMs = 500;
 /** Topics of one command that are dealt with at once: their commits go together. */

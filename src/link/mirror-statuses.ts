@@ -2,18 +2,18 @@
 // there is to know. Owns no data; refuses to change any. Invariant: a name that is no mirror is an
 // error with a code, never an empty status.
 import type { LinkTasks } from '../tasks/link-tasks.ts';
-import { type Blocking, blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
 import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
-import { shownState } from './mirror-state.ts';
-import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
-import type { Promotions } from './promote.ts';
-import { hasSingleCopy } from './receipt.ts';
+import { shownState } from './mirror/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
 import type { MirrorStatus } from './service.ts';
 import { goneLink, mirrorStatus } from './status.ts';
-import type { SwitchedWatch } from './switched-watch.ts';
+import { type Blocking, blocking } from './switch/blocking.ts';
+import type { Promotions } from './switch/promote.ts';
+import { hasSingleCopy } from './switch/receipt.ts';
+import type { SwitchedWatch } from './switch/switched-watch.ts';
 
 export interface MirrorStatusesParts {
   readonly context: LinkContext;

@@ -7,10 +7,10 @@ import type {
   MirrorState,
   ReceiptRecord,
 } from '../state/records.ts';
-import type { Blocking } from './blocking.ts';
-import type { TailLine } from './export-tail.ts';
 import type { LinkError } from './link-error.ts';
-import type { WrittenShells } from './shell-measure.ts';
+import type { WrittenShells } from './mirror/shell-measure.ts';
+import type { Blocking } from './switch/blocking.ts';
+import type { TailLine } from './switch/export-tail.ts';
 
 export interface CreateLink {
   readonly name: string;

@@ -10,7 +10,7 @@ import {
 import { ErrorCode, errorName, forEachBatch, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
-import { partitionKey } from './fetch-session.ts';
+import { partitionKey } from './fetch/fetch-session.ts';
 
 export const latestTimestamp = -1n;
 export const earliestTimestamp = -2n;

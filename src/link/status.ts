@@ -2,13 +2,13 @@
 // blocks. Owns no data; refuses to change any. Invariant: what is not known is null or -1, never 0,
 // and a partition that does not move although it should is never shown as healthy.
 import { openNativeExtent } from '../timeline/timeline.ts';
-import type { Blocking } from './blocking.ts';
 import type { LinkContext } from './context.ts';
+import type { PartitionFeed } from './fetch/partition-feed.ts';
 import type { LinkRuntime } from './link.ts';
-import { isFetching, type LinkConditions, shownState } from './mirror-state.ts';
-import type { MirrorTopic } from './mirror-topics.ts';
-import type { PartitionFeed } from './partition-feed.ts';
+import { isFetching, type LinkConditions, shownState } from './mirror/mirror-state.ts';
+import type { MirrorTopic } from './mirror/mirror-topics.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
+import type { Blocking } from './switch/blocking.ts';
 
 export const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
 

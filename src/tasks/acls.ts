@@ -6,8 +6,8 @@
 // missing is this task's trouble alone.
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { TaskPlan } from '../link/service.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
 import type { Acl } from '../state/records.ts';
 import {
   type AclDiff,

@@ -8,7 +8,7 @@ import {
   isPinned,
   policiesOf,
   retentionOfTombstones,
-} from '../link/topic-configs.ts';
+} from '../link/mirror/topic-configs.ts';
 
 export interface ActualConfig {
   readonly value: string | null;

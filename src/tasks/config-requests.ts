@@ -13,7 +13,7 @@ import {
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { describeConfigsApi, incrementalAlterConfigsApi } from '../cluster/apis.ts';
 import type { Cluster } from '../cluster/cluster.ts';
-import type { SourceConfig } from '../link/topic-configs.ts';
+import type { SourceConfig } from '../link/mirror/topic-configs.ts';
 import type { ConfigChange } from './config-diff.ts';
 
 const topicResource = 2;

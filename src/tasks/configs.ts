@@ -9,9 +9,13 @@ import { Serial } from '../../storage/disk/serial.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
+import {
+  type SourceConfig,
+  sourceConfigKeys,
+  syncedConfigs,
+} from '../link/mirror/topic-configs.ts';
 import type { TaskPlan } from '../link/service.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
-import { type SourceConfig, sourceConfigKeys, syncedConfigs } from '../link/topic-configs.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';

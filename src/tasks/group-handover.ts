@@ -6,9 +6,9 @@
 // that is under way is on record before anybody waits, and a restart goes on with it.
 import type { LinkContext } from '../link/context.ts';
 import { LinkError } from '../link/link-error.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { HandoverStatus } from '../link/service.ts';
 import { Loop, messageOf } from '../link/signal.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
 import type { WaitingHandover } from '../state/records.ts';
 import { StateError } from '../state/state.ts';
 import { hasMembers } from './group-listing.ts';

@@ -8,7 +8,7 @@ import { ErrorCode, errorName, zeroUuid } from '../../protocol/index.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
-import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
+import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import { forEachLimited } from '../link/signal.ts';
 import type { TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';

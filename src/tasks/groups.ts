@@ -5,14 +5,14 @@
 // end, nor to a live group; one writer at a time, but reading the source, which may hang, holds up
 // nobody.
 import { Serial } from '../../storage/disk/serial.ts';
-import { brokerConfig } from '../link/cluster-configs.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
-import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
+import { brokerConfig } from '../link/mirror/cluster-configs.ts';
+import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
 import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { TaskProblem } from './back-offs.ts';
 import type { Commit } from './group-entries.ts';

@@ -5,9 +5,9 @@
 // measured from the copy, never from what was sent.
 import { readBatchHeader } from '../../protocol/index.ts';
 import type { LinkContext } from '../link/context.ts';
-import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
-import type { MirrorTopics } from '../link/mirror-topics.ts';
+import type { MirrorCreator } from '../link/mirror/create-mirror.ts';
+import type { MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import type { TaskPlan } from '../link/service.ts';
 import { heartbeatRecord } from './mm2-records.ts';
 import { Mm2Topic } from './mm2-topic.ts';

@@ -2,12 +2,12 @@
 // tools. Owns their start and stop; refuses to
 // know what each does. Invariant: a task's failure is its own.
 import type { LinkContext } from '../link/context.ts';
-import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
-import type { MirrorTopics } from '../link/mirror-topics.ts';
+import type { MirrorCreator } from '../link/mirror/create-mirror.ts';
+import type { MirrorTopics } from '../link/mirror/mirror-topics.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { TaskPlan, TaskStatus } from '../link/service.ts';
-import { Together } from '../link/together.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
+import { Together } from '../link/switch/together.ts';
 import { AclSync } from './acls.ts';
 import type { TaskProblem } from './back-offs.ts';
 import { CheckpointEmit } from './checkpoints.ts';

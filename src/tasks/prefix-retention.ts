@@ -8,8 +8,8 @@ import { StorageError } from '../../storage/errors.ts';
 import type { RetentionRules } from '../../storage/mirror-log.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
-import { isMirror } from '../link/mirror-state.ts';
-import type { MirrorTopic, MirrorTopics } from '../link/mirror-topics.ts';
+import { isMirror } from '../link/mirror/mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import { Loop, messageOf } from '../link/signal.ts';
 import { readTopicConfigs } from './config-requests.ts';
 

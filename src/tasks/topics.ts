@@ -5,12 +5,12 @@
 import { ErrorCode } from '../../protocol/index.ts';
 import type { TopicInfo } from '../cluster/cluster.ts';
 import type { LinkContext } from '../link/context.ts';
-import type { MirrorCreator } from '../link/create-mirror.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
+import type { MirrorCreator } from '../link/mirror/create-mirror.ts';
+import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { TaskPlan } from '../link/service.ts';
 import { forEachLimited } from '../link/signal.ts';
-import type { TopicChanges } from '../link/topic-changes.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
 import { weighedChunks } from './chunks.ts';
 import { problemOf, TaskError, type TaskRound, type TaskWork } from './sync-task.ts';

@@ -1,7 +1,11 @@
 // docs/mirror-states.md, drawn from the table that decides. Owns the text around it and the words
 // for events; refuses to know a transition of its own. Invariant: every state and event of the
 // table is in the document.
-import { type MirrorEvent, mirrorStates, mirrorTransitions } from '../../src/link/mirror-state.ts';
+import {
+  type MirrorEvent,
+  mirrorStates,
+  mirrorTransitions,
+} from '../../src/link/mirror/mirror-state.ts';
 
 /** Every event, and who brings it about. */
 const meanings: Readonly<Record<MirrorEvent, string>> = {
@@ -63,8 +67,9 @@ export function mirrorStatesDocument(): string {
   return [
     '# States of a mirror topic',
     '',
-    'Drawn from `src/link/mirror-state.ts`, the only place where transitions are decided. After a',
-    'change there: `UPDATE_DOCS=1 npx tsx --test test/unit/link/mirror-states-document.test.ts`.',
+    'Drawn from `src/link/mirror/mirror-state.ts`, the only place where transitions are decided.',
+    'After a change there: `npm run build`, then',
+    '`UPDATE_DOCS=1 node --test dist/test/unit/link/mirror-states-document.test.js`.',
     '',
     'An empty cell is a refusal: the command answers ILLEGAL_STATE and nothing changes. Every',
     'stored transition is one state transaction and one `mirror_state_changed` event with its',

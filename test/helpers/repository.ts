@@ -1,8 +1,8 @@
-// Where the repository lies, for helpers that run both from source (tsx) and compiled (dist/).
+// Where the repository lies, for helpers that run compiled, from a folder below dist/.
 //
 // Owns: the root directory and the git-ignored cache below it, in which everything that tests
 // download or compile is kept. Knows nothing of what is cached there.
-// Invariant: the same absolute path from every helper, whether compiled or not.
+// Invariant: the same absolute path from every helper.
 
 import { existsSync } from 'node:fs';
 import path from 'node:path';

@@ -23,7 +23,7 @@ import {
   deleteRecordsApi,
   deleteTopicsApi,
 } from '../../src/cluster/apis.ts';
-import type { Cluster } from '../../src/cluster/cluster.ts';
+import { type Cluster, ClusterError } from '../../src/cluster/cluster.ts';
 import { listOffset } from './raw-batches.ts';
 import { until } from './wait.ts';
 
@@ -87,6 +87,7 @@ export async function growTopic(cluster: Cluster, name: string, count: number): 
   assert.equal(response.results[0]?.errorCode, 0);
 }
 
+/** @throws ClusterError while there is none, as for a broker that cannot be reached */
 export async function leaderOf(
   cluster: Cluster,
   topic: string,
@@ -94,8 +95,9 @@ export async function leaderOf(
 ): Promise<number> {
   const info = (await cluster.metadata([topic])).topics.get(topic);
   const found = info?.partitions.find((candidate) => candidate.partition === partition);
-  assert.ok(found && found.leaderId >= 0, `${topic}-${partition} has a leader`);
-  return found.leaderId;
+  if (found !== undefined && found.leaderId >= 0) return found.leaderId;
+  const message = `${topic}-${partition} has no leader`;
+  throw new ClusterError('UNREACHABLE', message, { maybeSent: false });
 }
 
 export async function deleteRecords(

@@ -3,7 +3,7 @@
 // written to past us.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { TailLine } from '../../src/link/export-tail.ts';
+import type { TailLine } from '../../src/link/switch/export-tail.ts';
 import type { TopicRecord } from '../../src/state/records.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';

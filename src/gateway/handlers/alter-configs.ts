@@ -24,7 +24,7 @@ import {
   describeConfigsResponseCodec,
 } from '../../../protocol/generated/describe-configs-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { alwaysSynced } from '../../link/topic-configs.ts';
+import { alwaysSynced } from '../../link/mirror/topic-configs.ts';
 import { AclOperation, authorize } from '../authorizer.ts';
 import { alterationRefusal, mirrorOf, syncedKeyRefusal, topicOf } from '../config-resources.ts';
 import type { Handler, RequestContext, SessionView } from '../handler.ts';

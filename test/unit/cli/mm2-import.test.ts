@@ -7,7 +7,7 @@ import type { CliIo } from '../../../src/cli/io.ts';
 import { parseProperties } from '../../../src/cli/key-values.ts';
 import { runWith } from '../../../src/cli/main.ts';
 import { importMm2, patternOf } from '../../../src/cli/mm2-import.ts';
-import { parseLinkSettings } from '../../../src/link/link-settings.ts';
+import { parseLinkSettings } from '../../../src/link/settings/link-settings.ts';
 import { fakeServices } from '../admin/fake-services.ts';
 
 const file = `

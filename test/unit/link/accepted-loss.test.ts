@@ -7,7 +7,7 @@ import {
   nextOffset,
   verifyBatchCrc,
 } from '../../../protocol/index.ts';
-import { closeAfterLoss } from '../../../src/link/accepted-loss.ts';
+import { closeAfterLoss } from '../../../src/link/mirror/accepted-loss.ts';
 import { appendDurably, createTestLog, dataBatch, readAll } from '../storage/fixtures.ts';
 
 test('a gap batch has no records, covers its range, and is sound', () => {

@@ -1,7 +1,7 @@
 // How fast a link may read, by a clock of the test.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ByteThrottle } from '../../../src/link/byte-throttle.ts';
+import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
 
 test('bytes are paid for at the rate, whoever took them', () => {
   const throttle = new ByteThrottle();

@@ -2,10 +2,10 @@
 // partition, and known again to the feed of a restarted proxy.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { CompactCopies } from '../../../src/link/compact-copies.ts';
 import { defaultLinkLimits, systemClock } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import { CompactCopies } from '../../../src/link/fetch/compact-copies.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
 

@@ -4,12 +4,12 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { CreateTopicsRequest } from '../../../protocol/generated/create-topics-request.ts';
 import { type Api, ClusterError } from '../../../src/cluster/cluster.ts';
-import { MirrorCreator } from '../../../src/link/create-mirror.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import { parseLinkSettings } from '../../../src/link/link-settings.ts';
-import { LogRemovals } from '../../../src/link/log-removals.ts';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { MirrorCreator } from '../../../src/link/mirror/create-mirror.ts';
+import { LogRemovals } from '../../../src/link/mirror/log-removals.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import { parseLinkSettings } from '../../../src/link/settings/link-settings.ts';
 import { FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
 
 const topicExists = 36;

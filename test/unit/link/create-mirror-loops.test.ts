@@ -5,13 +5,16 @@ import { test } from 'node:test';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { originsConfig } from '../../../src/gateway/mirror-origins.ts';
 import type { LinkContext } from '../../../src/link/context.ts';
-import { MirrorCreator } from '../../../src/link/create-mirror.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import { linkSettingDefaults, parseLinkSettings } from '../../../src/link/link-settings.ts';
-import type { LogRemovals } from '../../../src/link/log-removals.ts';
-import type { MirrorTopics } from '../../../src/link/mirror-topics.ts';
+import { MirrorCreator } from '../../../src/link/mirror/create-mirror.ts';
+import type { LogRemovals } from '../../../src/link/mirror/log-removals.ts';
+import type { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import type { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import {
+  linkSettingDefaults,
+  parseLinkSettings,
+} from '../../../src/link/settings/link-settings.ts';
 import { NameLocks } from '../../../src/link/signal.ts';
-import type { TopicChanges } from '../../../src/link/topic-changes.ts';
 import { FakeCluster, topicInfo } from './fakes.ts';
 
 const topicId = 'AAAAAAAAAAAAAAAAAAAAAg';

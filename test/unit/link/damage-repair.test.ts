@@ -10,8 +10,8 @@ import {
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Cluster } from '../../../src/cluster/cluster.ts';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
-import { type DamagedFeed, watchDamage } from '../../../src/link/damage-repair.ts';
-import type { FeedLink } from '../../../src/link/source-link.ts';
+import { type DamagedFeed, watchDamage } from '../../../src/link/fetch/damage-repair.ts';
+import type { FeedLink } from '../../../src/link/fetch/source-link.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { LogDamage } from '../../../storage/mirror-log.ts';

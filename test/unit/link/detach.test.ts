@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { type Api, ClusterError } from '../../../src/cluster/cluster.ts';
-import { Detach } from '../../../src/link/detach.ts';
 import { LinkError } from '../../../src/link/link-error.ts';
-import { LogRemovals } from '../../../src/link/log-removals.ts';
+import { LogRemovals } from '../../../src/link/mirror/log-removals.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import type { MirrorStatuses } from '../../../src/link/mirror-statuses.ts';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { Detach } from '../../../src/link/switch/detach.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { type StateChange, StateError } from '../../../src/state/state.ts';
 import {

@@ -1,8 +1,8 @@
 // What groups are given again after a switch, against a list of what they have read.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { expectedDuplicates } from '../../../src/link/duplicates.ts';
 import type { GroupPosition } from '../../../src/link/service.ts';
+import { expectedDuplicates } from '../../../src/link/switch/duplicates.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 
 const options = { readTimeMs: 7, listedMax: 100 };

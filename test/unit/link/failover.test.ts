@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { LinkLimits } from '../../../src/link/context.ts';
-import { Failover } from '../../../src/link/failover.ts';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import { Failover } from '../../../src/link/switch/failover.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { StateError } from '../../../src/state/state.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';

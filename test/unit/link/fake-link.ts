@@ -2,8 +2,8 @@
 //
 // Owns: nothing that outlives a test. Invariant: an event that a test does not expect is an error.
 import type { Cluster } from '../../../src/cluster/cluster.ts';
-import type { PartitionFeed } from '../../../src/link/partition-feed.ts';
-import type { FeedLink } from '../../../src/link/source-link.ts';
+import type { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import type { FeedLink } from '../../../src/link/fetch/source-link.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { FakeCluster } from './fakes.ts';
 

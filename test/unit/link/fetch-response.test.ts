@@ -6,9 +6,9 @@ import { describe, type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { acceptPartition, positionBehind } from '../../../src/link/fetch-response.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import { acceptPartition, positionBehind } from '../../../src/link/fetch/fetch-response.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, type TestBatch } from './fakes.ts';
 

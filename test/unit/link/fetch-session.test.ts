@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { FetchRequest } from '../../../protocol/generated/fetch-request.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { FetchSession, type WantedPartition } from '../../../src/link/fetch-session.ts';
+import { FetchSession, type WantedPartition } from '../../../src/link/fetch/fetch-session.ts';
 
 const options = { waitMs: 500, bytesMax: 1 << 20 };
 

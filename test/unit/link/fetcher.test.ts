@@ -8,12 +8,12 @@ import {
   createFetchResponse,
   createPartitionData,
 } from '../../../protocol/generated/fetch-response.ts';
-import { ByteThrottle } from '../../../src/link/byte-throttle.ts';
 import type { LinkClock } from '../../../src/link/context.ts';
-import { BrokerFetcher } from '../../../src/link/fetcher.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
-import { RangeReaders } from '../../../src/link/range-readers.ts';
+import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
+import { BrokerFetcher } from '../../../src/link/fetch/fetcher.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import { RangeReaders } from '../../../src/link/fetch/range-readers.ts';
 import { until } from '../../helpers/wait.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';

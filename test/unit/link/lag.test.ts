@@ -2,7 +2,7 @@
 // old as the sample that proved it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LagTracker } from '../../../src/link/lag.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
 
 const ageMaxMs = 15_000;
 

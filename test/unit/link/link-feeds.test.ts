@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { defaultLinkLimits, systemClock } from '../../../src/link/context.ts';
-import { LinkFeeds } from '../../../src/link/link-feeds.ts';
-import type { MirrorTopic } from '../../../src/link/mirror-topics.ts';
+import { LinkFeeds } from '../../../src/link/fetch/link-feeds.ts';
+import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { until } from '../../helpers/wait.ts';

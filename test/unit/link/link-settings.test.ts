@@ -8,7 +8,7 @@ import {
   checkLinkName,
   linkSettingDefaults,
   parseLinkSettings,
-} from '../../../src/link/link-settings.ts';
+} from '../../../src/link/settings/link-settings.ts';
 
 const base = { 'bootstrap.servers': 'a:9092' };
 

@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { Links } from '../../../src/link/links.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { wholeReceipt } from '../../../src/link/mirror-commands.ts';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
-import { SwitchedWatch } from '../../../src/link/switched-watch.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { SwitchedWatch } from '../../../src/link/switch/switched-watch.ts';
 import type { ReceiptRecord, ReceiptTopic, TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';

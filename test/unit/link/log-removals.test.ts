@@ -2,9 +2,9 @@
 // and left alone where the state does not know them at all.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { LogRemovals, logRemoval } from '../../../src/link/log-removals.ts';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { LogRemovals, logRemoval } from '../../../src/link/mirror/log-removals.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';

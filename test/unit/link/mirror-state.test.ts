@@ -9,7 +9,7 @@ import {
   mirrorTransitions,
   nextState,
   shownState,
-} from '../../../src/link/mirror-state.ts';
+} from '../../../src/link/mirror/mirror-state.ts';
 import type { MirrorState } from '../../../src/state/records.ts';
 
 const events: readonly MirrorEvent[] = [

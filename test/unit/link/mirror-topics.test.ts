@@ -2,7 +2,7 @@
 // open, and as the state changes behind it.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { MirrorTopics } from '../../../src/link/mirror-topics.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';

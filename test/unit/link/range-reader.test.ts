@@ -17,11 +17,11 @@ import {
 } from '../../../protocol/generated/offset-for-leader-epoch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
-import { ByteThrottle } from '../../../src/link/byte-throttle.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
-import { RangeReader } from '../../../src/link/range-reader.ts';
+import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import { RangeReader } from '../../../src/link/fetch/range-reader.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';

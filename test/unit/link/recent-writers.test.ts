@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ClusterError, type TopicInfo } from '../../../src/cluster/cluster.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import type { MirrorTopic } from '../../../src/link/mirror-topics.ts';
-import { recentWriters } from '../../../src/link/recent-writers.ts';
+import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
+import { recentWriters } from '../../../src/link/switch/recent-writers.ts';
 import { FakeCluster, sourceId, topicInfo } from './fakes.ts';
 
 interface Producer {

@@ -7,7 +7,7 @@ import {
   createPartitionData,
 } from '../../../protocol/generated/fetch-response.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
-import { measureShells } from '../../../src/link/shell-measure.ts';
+import { measureShells } from '../../../src/link/mirror/shell-measure.ts';
 import { batch, FakeCluster, shellId, topicInfo } from './fakes.ts';
 
 /** A shell of three offsets whose leader gives readers the first one, up to its high watermark. */

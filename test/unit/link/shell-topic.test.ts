@@ -8,7 +8,7 @@ import {
 } from '../../../protocol/generated/create-topics-response.ts';
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
-import { createShell, deleteShell } from '../../../src/link/shell-topic.ts';
+import { createShell, deleteShell } from '../../../src/link/mirror/shell-topic.ts';
 import { FakeCluster, shellId, topicInfo } from './fakes.ts';
 
 class Answering extends FakeCluster {

@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
-import { ShellWatch } from '../../../src/link/shell-watch.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { ShellWatch } from '../../../src/link/mirror/shell-watch.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';

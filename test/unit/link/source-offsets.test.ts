@@ -13,10 +13,10 @@ import {
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { resolveOutOfRange } from '../../../src/link/out-of-range.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
-import { sourceStarts } from '../../../src/link/start-offset.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { resolveOutOfRange } from '../../../src/link/fetch/out-of-range.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import { sourceStarts } from '../../../src/link/mirror/start-offset.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
 

@@ -6,9 +6,9 @@ import { createPartitionData } from '../../../protocol/generated/fetch-response.
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { acceptPartition } from '../../../src/link/fetch-response.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
 

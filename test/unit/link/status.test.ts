@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/lag.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import type { MirrorTopic } from '../../../src/link/mirror-topics.ts';
-import { PartitionFeed } from '../../../src/link/partition-feed.ts';
+import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { partitionStatuses } from '../../../src/link/status.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';

@@ -2,7 +2,7 @@
 // question.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Together } from '../../../src/link/together.ts';
+import { Together } from '../../../src/link/switch/together.ts';
 
 /** Answers each question with its square when it is told to. */
 function squares(questionsMax: number) {

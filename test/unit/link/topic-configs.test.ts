@@ -8,7 +8,7 @@ import {
   type SourceConfig,
   shellConfigs as shellOf,
   syncedConfigs,
-} from '../../../src/link/topic-configs.ts';
+} from '../../../src/link/mirror/topic-configs.ts';
 
 function shellConfigs(source: readonly SourceConfig[], overrides: Record<string, string>) {
   return shellOf(syncedConfigs(source), overrides);

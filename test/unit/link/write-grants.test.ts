@@ -2,8 +2,8 @@
 // while the destination refuses, and made once.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
-import { promisedGrants, WriteGrants } from '../../../src/link/write-grants.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import { promisedGrants, WriteGrants } from '../../../src/link/switch/write-grants.ts';
 import type { Acl, LinkRecord, TopicRecord } from '../../../src/state/records.ts';
 import { until } from '../../helpers/wait.ts';
 import {

@@ -1,8 +1,8 @@
 // ACLs: Cluster Linking's filters, the prefix, and that only what the link made is ever deleted.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { linkSettingDefaults } from '../../../src/link/link-settings.ts';
-import { parseSyncSettings } from '../../../src/link/sync-settings.ts';
+import { linkSettingDefaults } from '../../../src/link/settings/link-settings.ts';
+import { parseSyncSettings } from '../../../src/link/settings/sync-settings.ts';
 import type { Acl } from '../../../src/state/records.ts';
 import {
   type AclComparison,

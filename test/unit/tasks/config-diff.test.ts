@@ -2,7 +2,7 @@
 // never touched.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { syncableConfigs, syncedConfigs } from '../../../src/link/topic-configs.ts';
+import { syncableConfigs, syncedConfigs } from '../../../src/link/mirror/topic-configs.ts';
 import { diffConfigs, isSameRecord } from '../../../src/tasks/config-diff.ts';
 
 type Configs = Record<string, string>;

@@ -17,8 +17,8 @@ import {
 import type { Api } from '../../../src/cluster/cluster.ts';
 import type { LinkContext } from '../../../src/link/context.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import { parseLinkSettings } from '../../../src/link/link-settings.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import { parseLinkSettings } from '../../../src/link/settings/link-settings.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { ConfigSync } from '../../../src/tasks/configs.ts';

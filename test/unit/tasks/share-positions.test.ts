@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import { TopicChanges } from '../../../src/link/topic-changes.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import type { ListedGroup } from '../../../src/tasks/group-listing.ts';

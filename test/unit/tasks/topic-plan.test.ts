@@ -1,7 +1,7 @@
 // Which mirrors the topic task makes, pauses and resumes: filters, limits, clashes, who paused.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { parseTopicFilters } from '../../../src/link/sync-settings.ts';
+import { parseTopicFilters } from '../../../src/link/settings/sync-settings.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { planTopics, type TopicPlanInput } from '../../../src/tasks/topic-plan.ts';
 

@@ -1,0 +1,332 @@
+// The fetch loop of one connection to one source broker: one long poll at a time, over a fetch
+// session, for the partitions that were given to it. While an answer is appended the next one is
+// asked for. Refuses to know what an answer means for a partition (fetch-response.ts). Invariants:
+// at most three answers of bounded size are held, each in memory that is used again when all of it
+// has been worked off; a broker that does not answer is tried for ever with a growing delay; a
+// partition that cannot be fetched, or is slow to append, is left out, not waited for.
+import type { FetchResponse, PartitionData } from '../../../protocol/generated/fetch-response.ts';
+import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
+import { fetchApi } from '../../cluster/apis.ts';
+import { ClusterError } from '../../cluster/cluster.ts';
+import { FrameBuffer } from '../../cluster/frame-buffer.ts';
+import type { LinkClock } from '../context.ts';
+import { messageOf, Signal } from '../signal.ts';
+import { fetchTopicIdsFrom } from '../source-offsets.ts';
+import type { ByteThrottle } from './byte-throttle.ts';
+import { acceptPartition, positionBehind } from './fetch-response.ts';
+import { type FetchOptions, FetchSession, partitionKey } from './fetch-session.ts';
+import type { PartitionFeed } from './partition-feed.ts';
+import type { RangeReaders } from './range-readers.ts';
+import type { FeedLink } from './source-link.ts';
+
+const idleWaitMs = 1_000;
+const blockedWaitMs = 200;
+const answerTimeoutMs = 30_000;
+const backoffMaxMs = 2_000;
+const throttleMaxMs = 30_000;
+/** Answers that are held at a time: one is received while the other is appended. */
+const framesMax = 2;
+/** When both have waited so long for some partition, the others get one more. */
+const spareAfterMs = 1_000;
+const waitMsPerFeed = 0.2;
+const waitMsMax = 2_000;
+
+export interface FetcherSettings extends FetchOptions {
+  readonly partitionBytesMax: number;
+  /** Of the whole link; null does not limit. */
+  readonly bytesPerSecond: number | null;
+}
+
+function saysNothing({ responses }: FetchResponse): boolean {
+  return responses.every(({ partitions }) =>
+    partitions.every(
+      ({ errorCode, records, preferredReadReplica, divergingEpoch }) =>
+        errorCode === ErrorCode.NONE &&
+        (records?.length ?? 0) === 0 &&
+        preferredReadReplica < 0 &&
+        divergingEpoch.endOffset < 0n,
+    ),
+  );
+}
+
+export class BrokerFetcher {
+  readonly nodeId: number;
+  readonly #link: FeedLink;
+  readonly #clock: LinkClock;
+  readonly #settings: () => FetcherSettings;
+  readonly #mayFetch: () => boolean;
+  readonly #throttle: ByteThrottle;
+  readonly #ranges: RangeReaders;
+  readonly #lane: string;
+  readonly #feeds = new Set<PartitionFeed>();
+  readonly #session = new FetchSession();
+  readonly #signal = new Signal();
+  readonly #freeFrames = Array.from({ length: framesMax }, () => new FrameBuffer());
+  /** Used while all others are held by partitions that are slow to append; null: in use. */
+  #spareFrame: FrameBuffer | null = new FrameBuffer();
+  /** When the last free frame was taken. */
+  #heldUpSinceMs = 0;
+  #failures = 0;
+  #turn = 0;
+  #notBeforeMs = 0;
+  #isClosed = false;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(parts: {
+    nodeId: number;
+    link: FeedLink;
+    clock: LinkClock;
+    settings: () => FetcherSettings;
+    /** `mayAct` and room on the disk. */
+    mayFetch: () => boolean;
+    throttle: ByteThrottle;
+    ranges: RangeReaders;
+    /** Which of the connections to the broker this is. */
+    index: number;
+  }) {
+    this.nodeId = parts.nodeId;
+    this.#link = parts.link;
+    this.#clock = parts.clock;
+    this.#settings = parts.settings;
+    this.#mayFetch = parts.mayFetch;
+    this.#throttle = parts.throttle;
+    this.#ranges = parts.ranges;
+    this.#lane = `fetch-${parts.link.name}-${parts.index}`;
+  }
+
+  get feedsCount(): number {
+    return this.#feeds.size;
+  }
+
+  start(): void {
+    this.#done = this.#run();
+  }
+
+  add(feed: PartitionFeed): void {
+    this.#feeds.add(feed);
+    this.#signal.notify();
+  }
+
+  remove(feed: PartitionFeed): void {
+    this.#feeds.delete(feed);
+  }
+
+  wake(): void {
+    this.#signal.notify();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#signal.notify();
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isClosed) {
+      if (!this.#mayFetch()) {
+        await this.#signal.wait(blockedWaitMs);
+        continue;
+      }
+      const nowMs = this.#clock.monotonicMs();
+      const frame = this.#freeFrames[0] ?? this.#spare(nowMs);
+      const isSpare = frame !== undefined && frame === this.#spareFrame;
+      const ready = [...this.#feeds].filter(
+        (feed) => feed.isReady(nowMs) && !(isSpare && feed.isAppending),
+      );
+      // `#release` ends the wait when answers that are being appended are what holds us up.
+      if (ready.length === 0 || frame === undefined) {
+        await this.#signal.wait(this.#feeds.size === 0 ? idleWaitMs : blockedWaitMs);
+        continue;
+      }
+      const pausedMs = Math.max(this.#throttledMs(), this.#notBeforeMs - nowMs);
+      if (pausedMs > 0) {
+        await this.#signal.wait(Math.min(pausedMs, blockedWaitMs));
+        continue;
+      }
+      try {
+        await this.#round(this.#inTurn(ready), frame);
+      } catch (error) {
+        this.#fault(messageOf(error));
+        this.#pause(idleWaitMs);
+      }
+    }
+  }
+
+  #spare(nowMs: number): FrameBuffer | undefined {
+    const isDue = nowMs - this.#heldUpSinceMs >= spareAfterMs;
+    return isDue ? (this.#spareFrame ?? undefined) : undefined;
+  }
+
+  #throttledMs(): number {
+    const { bytesPerSecond } = this.#settings();
+    return this.#throttle.waitMs({ nowMs: this.#clock.monotonicMs(), bytesPerSecond });
+  }
+
+  /** A fault of ours: told, and tried again; the session starts over. */
+  #fault(message: string): void {
+    this.#session.reset();
+    this.#link.events.error(
+      'fetch_fault',
+      `Fetching from broker ${this.nodeId} of link '${this.#link.name}': ${message}`,
+      { link: this.#link.name, node: this.nodeId },
+    );
+  }
+
+  /**
+   * Without a session the broker fills the answer in the order of the request: everyone comes first
+   * once.
+   */
+  #inTurn(feeds: readonly PartitionFeed[]): readonly PartitionFeed[] {
+    if (this.#session.isIncremental) return feeds;
+    const first = this.#turn++ % feeds.length;
+    return [...feeds.slice(first), ...feeds.slice(0, first)];
+  }
+
+  async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
+    const fetchedFrom = new Map(feeds.map((feed) => [feed, feed.fetchOffset]));
+    const askedAtMs = this.#clock.monotonicMs();
+    let response: FetchResponse;
+    try {
+      response = await this.#fetch(feeds, frame);
+    } catch (error) {
+      this.#session.reset();
+      // A late answer may still be written to it.
+      if (frame === this.#spareFrame) this.#spareFrame = new FrameBuffer();
+      else this.#freeFrames[0] = new FrameBuffer();
+      if (!(error instanceof ClusterError)) throw error;
+      if (this.#isClosed) return;
+      this.#link.lost(error);
+      this.#link.refreshMetadata();
+      for (const feed of feeds) {
+        feed.gotNoAnswer(error.message);
+        if (!feed.readAtLeader()) continue;
+        this.#link.nearFailed();
+        this.#link.reassign(feed);
+      }
+      this.#pause(Math.min(50 * 2 ** this.#failures++, backoffMaxMs));
+      return;
+    }
+    this.#failures = 0;
+    this.#link.contacted();
+    if (this.#session.received(response)) {
+      this.#accept(fetchedFrom, response, frame);
+      // A broker waits when it has nothing; one that does not must not be asked without pause.
+      const nowMs = this.#clock.monotonicMs();
+      const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
+      if (isEarly && saysNothing(response)) this.#pause(blockedWaitMs);
+    } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
+      // A broker that refuses everything must not be asked without pause.
+      this.#pause(blockedWaitMs);
+    }
+    this.#pause(Math.min(response.throttleTimeMs, throttleMaxMs));
+  }
+
+  /** Nothing is asked for so long, whatever is heard meanwhile. */
+  #pause(forMs: number): void {
+    this.#notBeforeMs = Math.max(this.#notBeforeMs, this.#clock.monotonicMs() + forMs);
+  }
+
+  #fetch(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<FetchResponse> {
+    const settings = this.#settings();
+    // Each round looks at every partition: with thousands of idle ones rounds are made less often.
+    // Whatever is new is answered at once all the same; a new partition waits for the round.
+    const waitMs = Math.max(
+      settings.waitMs,
+      Math.min(Math.round(feeds.length * waitMsPerFeed), waitMsMax),
+    );
+    // A throttled link asks for no more than a second's worth, so that it does not come in bursts.
+    const bytesMax = Math.min(settings.bytesMax, settings.bytesPerSecond ?? settings.bytesMax);
+    const wanted = feeds.map((feed) => ({
+      topic: feed.sourceTopic,
+      topicId: feed.sourceTopicId,
+      partition: feed.partition,
+      fetchOffset: feed.fetchOffset,
+      currentLeaderEpoch: feed.leaderEpoch,
+      lastFetchedEpoch: feed.fetchEpoch,
+      bytesMax: settings.partitionBytesMax,
+    }));
+    const hasTopicIds = wanted.every(({ topicId }) => topicId !== zeroUuid);
+    return this.#link.cluster.send(
+      { kind: 'node', nodeId: this.nodeId },
+      fetchApi,
+      (version) => this.#session.build(wanted, version, { ...settings, bytesMax, waitMs }),
+      {
+        lane: this.#lane,
+        timeoutMs: answerTimeoutMs,
+        into: frame,
+        ...(hasTopicIds ? {} : { versionMax: fetchTopicIdsFrom - 1 }),
+      },
+    );
+  }
+
+  /** Begins to work off an answer; its memory is free again when that has ended. */
+  #accept(
+    fetchedFrom: ReadonlyMap<PartitionFeed, bigint>,
+    response: FetchResponse,
+    frame: FrameBuffer,
+  ): void {
+    const byId = new Map<string, PartitionFeed>();
+    const byName = new Map<string, PartitionFeed>();
+    for (const feed of fetchedFrom.keys()) {
+      byName.set(partitionKey(feed.sourceTopic, feed.partition), feed);
+      byId.set(partitionKey(feed.sourceTopicId, feed.partition), feed);
+    }
+    const at = { nowMs: this.#clock.monotonicMs(), unixMs: this.#clock.unixMs() };
+    const answered = new Set<PartitionFeed>();
+    const work: Promise<void>[] = [];
+    let bytes = 0;
+    for (const topic of response.responses) {
+      for (const data of topic.partitions) {
+        const feed =
+          topic.topicId === zeroUuid
+            ? byName.get(partitionKey(topic.topic, data.partitionIndex))
+            : byId.get(partitionKey(topic.topicId, data.partitionIndex));
+        if (feed === undefined || answered.has(feed)) continue;
+        answered.add(feed);
+        bytes += data.records?.length ?? 0;
+        const from = fetchedFrom.get(feed) ?? feed.position;
+        const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
+        work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, data, from)));
+        if (ahead === null) continue;
+        const { highWatermark } = data;
+        const [end, offsets] = [ahead.offset, ahead.offset - from];
+        const arrived = data.records?.length ?? 0;
+        this.#ranges.consider(feed, { bytes: arrived, offsets, end, highWatermark });
+      }
+    }
+    this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });
+    // In a session silence means: nothing new, everything as it was.
+    for (const feed of fetchedFrom.keys()) {
+      if (answered.has(feed)) continue;
+      feed.lag.observeSource(null, at);
+      feed.succeed();
+    }
+    if (work.length > 0) this.#release(frame, Promise.all(work));
+  }
+
+  #release(frame: FrameBuffer, work: Promise<unknown>): void {
+    const isSpare = frame === this.#spareFrame;
+    if (isSpare) this.#spareFrame = null;
+    else {
+      this.#freeFrames.splice(this.#freeFrames.indexOf(frame), 1);
+      if (this.#freeFrames.length === 0) this.#heldUpSinceMs = this.#clock.monotonicMs();
+    }
+    // `#acceptOne` does not reject.
+    void work.finally(() => {
+      if (isSpare) this.#spareFrame = frame;
+      else this.#freeFrames.push(frame);
+      this.#signal.notify();
+    });
+  }
+
+  async #acceptOne(feed: PartitionFeed, data: PartitionData, fetchedFrom: bigint): Promise<void> {
+    if (feed.isStopped || !this.#feeds.has(feed)) return;
+    try {
+      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock, fetchedFrom });
+    } catch (error) {
+      // One partition's fault touches no other.
+      this.#fault(`${feed.topic}-${feed.partition}: ${messageOf(error)}`);
+      feed.fail(`INTERNAL_ERROR: ${messageOf(error)}`, this.#clock.monotonicMs(), idleWaitMs);
+    }
+  }
+}

@@ -1,0 +1,158 @@
+// A partition whose next offset the source does not have. Finds out why, at the leader, and
+// decides: moved start of a still empty mirror, lost history, an end below ours, or only forgotten
+// epochs. Refuses to know fetch loops. Invariant: history is never skipped in silence, and only
+// what is proved is followed.
+import { ErrorCode } from '../../../protocol/index.ts';
+import { StorageError } from '../../../storage/errors.ts';
+import { ClusterError } from '../../cluster/cluster.ts';
+import { StateError } from '../../state/state.ts';
+import type { LinkClock } from '../context.ts';
+import {
+  earliestTimestamp,
+  firstBatchBase,
+  latestTimestamp,
+  listOffsets,
+} from '../source-offsets.ts';
+import { partitionKey } from './fetch-session.ts';
+import type { PartitionFeed } from './partition-feed.ts';
+import type { FeedLink } from './source-link.ts';
+
+interface Range {
+  readonly earliest: bigint;
+  readonly latest: bigint;
+}
+
+async function sourceRange(feed: PartitionFeed, link: FeedLink): Promise<Range | null> {
+  const partition = { topic: feed.sourceTopic, partition: feed.partition, leaderId: feed.leaderId };
+  const key = partitionKey(feed.sourceTopic, feed.partition);
+  // The start first: it only moves up, so that an end read later cannot lie below it by chance.
+  const starts = await listOffsets(link.cluster, [partition], { timestamp: earliestTimestamp });
+  const ends = await listOffsets(link.cluster, [partition], { timestamp: latestTimestamp });
+  const start = starts.get(key);
+  const end = ends.get(key);
+  if (start?.errorCode !== ErrorCode.NONE || end?.errorCode !== ErrorCode.NONE) return null;
+  return { earliest: start.offset, latest: end.offset };
+}
+
+export async function resolveOutOfRange(
+  feed: PartitionFeed,
+  link: FeedLink,
+  clock: LinkClock,
+): Promise<void> {
+  const range = await sourceRange(feed, link);
+  if (range === null) {
+    feed.fail('OFFSET_OUT_OF_RANGE', clock.monotonicMs());
+    link.refreshMetadata();
+    return;
+  }
+  const { log } = feed;
+  const place = `${feed.topic}-${feed.partition}`;
+  const { earliest, latest } = range;
+  if (log.end > latest) {
+    link.failTopic(feed.topic, {
+      code: 'UNEXPECTED_TRUNCATION',
+      message:
+        `${place}: the source ends at ${latest}, the mirror at ${log.end}, ` +
+        'and no epoch proves why',
+    });
+  } else if (log.end >= earliest) {
+    forgottenEpochs(feed, link, range);
+  } else if (log.lastEpoch < 0) {
+    await moveEmptyStart(feed, link, { earliest, clock });
+  } else {
+    await lostHistory(feed, link, { earliest, clock });
+  }
+}
+
+/** The policy of the link decides; either way the range is on record, never skipped in silence. */
+async function lostHistory(
+  feed: PartitionFeed,
+  link: FeedLink,
+  { earliest, clock }: { earliest: bigint; clock: LinkClock },
+): Promise<void> {
+  const { topic, partition, log } = feed;
+  const loss = { partition, from: log.end, to: earliest };
+  const message =
+    `${topic}-${partition}: offsets [${loss.from}, ${loss.to}) were gone from the source ` +
+    'before they were read';
+  const fields = { topic, partition, link: link.name, from: `${loss.from}`, to: `${loss.to}` };
+  link.events.error('mirror_history_lost', message, fields);
+  if (link.lostHistory === 'stop') {
+    link.failTopic(topic, { code: 'LOST_HISTORY', message }, loss);
+    return;
+  }
+  try {
+    await link.noteLoss(topic, loss);
+  } catch (error) {
+    if (!(error instanceof StateError)) throw error;
+    feed.fail(`LOST_HISTORY: ${error.message}`, clock.monotonicMs(), 1_000);
+    return;
+  }
+  await moveStart(feed, link, { earliest, clock });
+}
+
+/**
+ * Our end is within the source's range, but the source cannot say where our last epoch ended: only
+ * right when it holds nothing below our end any more.
+ */
+function forgottenEpochs(feed: PartitionFeed, link: FeedLink, range: Range): void {
+  const { log } = feed;
+  if (log.end === range.earliest || log.lastEpoch < 0) {
+    feed.omitsLastEpoch = true;
+    feed.startOverride = null;
+    return;
+  }
+  link.failTopic(feed.topic, {
+    code: 'UNEXPECTED_TRUNCATION',
+    message:
+      `${feed.topic}-${feed.partition}: the source holds [${range.earliest}, ${range.latest}) ` +
+      `and does not know the mirror's last epoch ${log.lastEpoch}`,
+  });
+}
+
+/** Nothing was mirrored yet and the source's start has moved up: so does ours, and we say so. */
+async function moveEmptyStart(
+  feed: PartitionFeed,
+  link: FeedLink,
+  parts: { earliest: bigint; clock: LinkClock },
+): Promise<void> {
+  const from = feed.log.end;
+  await moveStart(feed, link, parts);
+  const { topic, partition, log } = feed;
+  if (from >= log.logStart) return;
+  link.events.warn(
+    'mirror_start_moved',
+    `${topic}-${partition}: offsets [${from}, ${log.logStart}) were gone before mirroring began`,
+    { topic, partition, link: link.name },
+  );
+}
+
+/**
+ * The copy goes on at the source's start. What it holds below is not the start of an unbroken
+ * history any more, and has left the source too: a reader there is told, instead of led over a gap.
+ */
+async function moveStart(
+  feed: PartitionFeed,
+  link: FeedLink,
+  { earliest, clock }: { earliest: bigint; clock: LinkClock },
+): Promise<void> {
+  const { log } = feed;
+  try {
+    const base = await firstBatchBase(link.cluster, {
+      topic: feed.sourceTopic,
+      topicId: feed.sourceTopicId,
+      partition: feed.partition,
+      leaderId: feed.leaderId,
+      offset: earliest,
+    });
+    await feed.exclusively(async () => {
+      if (!link.mayAct()) return;
+      const start = base !== null && base < earliest ? base : earliest;
+      if (start > log.end) await log.deleteHead(start);
+      feed.startOverride = start < earliest ? earliest : null;
+    });
+  } catch (error) {
+    if (!(error instanceof ClusterError || error instanceof StorageError)) throw error;
+    feed.fail(`OFFSET_OUT_OF_RANGE: ${error.message}`, clock.monotonicMs());
+  }
+}

@@ -1,0 +1,288 @@
+// One mirror partition as its fetcher sees it: where it stands, who leads it, whether and when it
+// may be fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has
+// resolved nothing is appended to its log any more by the fetcher.
+import { forEachBatch, zeroUuid } from '../../../protocol/index.ts';
+import type { MirrorLog } from '../../../storage/mirror-log.ts';
+import type { LinkClock } from '../context.ts';
+import type { LagTracker } from './lag.ts';
+
+const backoffMaxMs = 5_000;
+/** Answers of one partition that wait to be appended; beyond it the partition is not fetched. */
+const waitingMax = 2;
+/** A cause is shown once it has lasted; a single lost answer is nothing that stalls. */
+const causeShownAfter = 3;
+
+export interface FetchPosition {
+  readonly offset: bigint;
+  /** Leader epoch of the batch before it. */
+  readonly epoch: number;
+}
+
+export class PartitionFeed {
+  readonly topic: string;
+  readonly sourceTopic: string;
+  readonly sourceTopicId: string;
+  readonly partition: number;
+  readonly log: MirrorLog;
+  readonly lag: LagTracker;
+  leaderId = -1;
+  leaderEpoch = -1;
+  /** A replica that the leader has sent us to (KIP-392), and since when; null: the leader. */
+  #near: { readonly nodeId: number; readonly sinceMs: number } | null = null;
+  retryAtMs = 0;
+  /** Something is being found out (a range, a truncation): not fetched meanwhile. */
+  isSuspended = false;
+  #isProved = true;
+  /** The source's own epoch history no longer reaches our last epoch: sent as -1 once. */
+  omitsLastEpoch = false;
+  /**
+   * An empty log whose source starts inside a batch: fetched from here, although the batch begins
+   * lower.
+   */
+  startOverride: bigint | null = null;
+  /** Nothing below is part of the mirror, whatever the source has. */
+  readonly #firstOffset: bigint;
+  /** The source deletes superseded records of the topic. */
+  readonly isCompacted: () => boolean;
+  /**
+   * The source had cleaned something away when we came to read it, so long after we last had
+   * everything (infinite: we do not know); null when it had not.
+   */
+  unseenCleaningMs: number | null;
+  readonly #clock: LinkClock;
+  readonly #startedMs: number;
+  /** The first reading of what is already there, where nothing can have been missed. */
+  #isFirstReading: boolean;
+  /** Where fetching goes on while answers wait to be appended; null: where the log ends. */
+  #ahead: FetchPosition | null = null;
+  #waitingCount = 0;
+  #taking: Promise<void> = Promise.resolve();
+  #failures = 0;
+  #cause: string | null = null;
+  #isStopped = false;
+  #busy: Promise<void> = Promise.resolve();
+  readonly #unsubscribe: () => void;
+  /** Ends what was begun for the feed beside its fetching. */
+  endRepairs: () => void = () => undefined;
+
+  constructor(parts: {
+    topic: string;
+    sourceTopic: string;
+    sourceTopicId: string;
+    partition: number;
+    log: MirrorLog;
+    lag: LagTracker;
+    clock: LinkClock;
+    isCompacted: () => boolean;
+    firstOffset?: bigint;
+    /** It was so before a restart, and is to be made good still. */
+    isCleaningUnseen?: boolean;
+  }) {
+    const { log, lag, clock } = parts;
+    this.topic = parts.topic;
+    this.sourceTopic = parts.sourceTopic;
+    this.sourceTopicId = parts.sourceTopicId;
+    this.partition = parts.partition;
+    this.log = log;
+    this.lag = lag;
+    this.isCompacted = parts.isCompacted;
+    this.#firstOffset = parts.firstOffset ?? 0n;
+    this.unseenCleaningMs = parts.isCleaningUnseen === true ? Number.POSITIVE_INFINITY : null;
+    this.#clock = clock;
+    this.#startedMs = clock.monotonicMs();
+    this.#isFirstReading = log.lastEpoch < 0;
+    this.unprove();
+    this.#unsubscribe = log.onAdvance(() => {
+      lag.observeMirror(log.visibleEnd, clock.monotonicMs());
+    });
+  }
+
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
+  get failures(): number {
+    return this.#failures;
+  }
+
+  get stallCause(): string | null {
+    return this.#failures >= causeShownAfter ? this.#cause : null;
+  }
+
+  /** Monotonic ms of the last answer for the partition; of the start, while there was none. */
+  get heardAtMs(): number {
+    return Math.max(this.#startedMs, this.lag.sampledAtMs);
+  }
+
+  /** The source topic is the one that was mirrored: its id tells, or its records have. */
+  get isProved(): boolean {
+    return this.#isProved;
+  }
+
+  noteProved(): void {
+    this.#isProved = true;
+  }
+
+  /** Another topic may have this name now; without an id only its records can tell. */
+  unprove(): void {
+    this.#isProved = this.sourceTopicId !== zeroUuid || this.log.lastEpoch < 0;
+  }
+
+  /** What the log needs next. */
+  get position(): bigint {
+    return this.startOverride ?? this.log.end;
+  }
+
+  get fetchOffset(): bigint {
+    return this.#ahead?.offset ?? this.position;
+  }
+
+  get fetchEpoch(): number {
+    return this.#ahead?.epoch ?? (this.omitsLastEpoch ? -1 : this.log.lastEpoch);
+  }
+
+  /** Answers wait to be appended. */
+  get isAppending(): boolean {
+    return this.#waitingCount > 0;
+  }
+
+  isReady(nowMs: number): boolean {
+    if (this.#isStopped || this.isSuspended || this.leaderId < 0) return false;
+    return nowMs >= this.retryAtMs && this.#waitingCount < waitingMax;
+  }
+
+  /**
+   * Works off one answer after those that came before it. `ahead` is where fetching may go on
+   * meanwhile, if the answer is the one that is waited for and leads on; whoever works it off has
+   * to look whether the log has come that far.
+   */
+  take(
+    answer: { readonly from: bigint; readonly ahead: FetchPosition | null },
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const { from, ahead } = answer;
+    // After an answer that was not appended, those behind it lead away from where the log stands.
+    if (ahead !== null && from === this.fetchOffset && ahead.offset > from) this.#ahead = ahead;
+    this.#waitingCount++;
+    const run = this.#taking.then(work).finally(() => {
+      this.#waitingCount--;
+      if (this.#waitingCount === 0) this.#ahead = null;
+    });
+    this.#taking = run.catch(() => undefined);
+    return run;
+  }
+
+  /** Resolves when what was taken has been worked off. */
+  settled(): Promise<void> {
+    return this.#taking;
+  }
+
+  /** Moves to another leader; an older epoch than the known one is stale news. */
+  follow(leaderId: number, leaderEpoch: number): boolean {
+    if (leaderEpoch < this.leaderEpoch) return false;
+    const isChange = leaderId !== this.leaderId || leaderEpoch !== this.leaderEpoch;
+    if (isChange) this.#near = null;
+    this.leaderId = leaderId;
+    this.leaderEpoch = leaderEpoch;
+    if (isChange) {
+      this.retryAtMs = 0;
+      this.unprove();
+    }
+    return isChange;
+  }
+
+  /** Where the mirror starts when the source starts at `sourceStart`. */
+  logStartFor(sourceStart: bigint): bigint {
+    const isBelow = sourceStart < this.#firstOffset;
+    return isBelow ? this.#firstOffset : sourceStart;
+  }
+
+  /** Appends whole batches to the log. */
+  async append(records: Buffer): Promise<void> {
+    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
+    const from = this.log.end;
+    const { bytes, end } = await this.log.append(records);
+    this.lag.observeAppended(bytes, Number(end - from));
+  }
+
+  #noteCleaning(records: Buffer): void {
+    const { completeAtMs } = this.lag;
+    if (completeAtMs !== null) this.#isFirstReading = false;
+    if (this.#isFirstReading || isDense(records, this.log.end)) return;
+    const since = completeAtMs ?? Number.NEGATIVE_INFINITY;
+    this.unseenCleaningMs = this.#clock.monotonicMs() - since;
+  }
+
+  /** Who is asked for records. */
+  get readNodeId(): number {
+    return this.#near?.nodeId ?? this.leaderId;
+  }
+
+  get isReadNear(): boolean {
+    return this.#near !== null;
+  }
+
+  /** The leader knows a replica that is nearer to us. */
+  readNear(nodeId: number, nowMs: number): void {
+    this.#near = nodeId === this.leaderId ? null : { nodeId, sinceMs: nowMs };
+  }
+
+  /** Back to the leader, which may send us to a replica again. False: that is where we are. */
+  readAtLeader(nearSinceMsMax = Number.POSITIVE_INFINITY): boolean {
+    if (this.#near === null || this.#near.sinceMs > nearSinceMsMax) return false;
+    this.#near = null;
+    return true;
+  }
+
+  succeed(): void {
+    this.#failures = 0;
+    this.#cause = null;
+    this.retryAtMs = 0;
+  }
+
+  /** Its broker did not answer; whoever asks for many partitions at once waits for all of them. */
+  gotNoAnswer(cause: string): void {
+    this.#failures++;
+    this.#cause = cause;
+  }
+
+  /** Tried again after a growing delay. Returns how often it has failed in a row. */
+  fail(cause: string, nowMs: number, delayMs = 50): number {
+    this.#failures++;
+    this.#cause = cause;
+    this.#ahead = null;
+    const delay = delayMs * 2 ** Math.min(this.#failures - 1, 10);
+    this.retryAtMs = nowMs + Math.min(delay, Math.max(backoffMaxMs, delayMs));
+    return this.#failures;
+  }
+
+  /** One after the other, and waited for by `stop`. */
+  async exclusively(work: () => Promise<void>): Promise<void> {
+    const before = this.#busy;
+    const run = (async () => {
+      await before;
+      if (!this.#isStopped) await work();
+    })();
+    this.#busy = run.catch(() => undefined);
+    await run;
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.endRepairs();
+    await this.#busy;
+    this.#unsubscribe();
+  }
+}
+
+/** The batches hold every offset from `end` on: nothing of them was cleaned away. */
+export function isDense(records: Buffer, end: bigint): boolean {
+  let next = end;
+  let isWhole = true;
+  forEachBatch(records, ({ baseOffset, lastOffsetDelta, recordsCount }) => {
+    if (baseOffset > next || recordsCount <= lastOffsetDelta) isWhole = false;
+    next = baseOffset + BigInt(lastOffsetDelta) + 1n;
+    return isWhole;
+  });
+  return isWhole;
+}
