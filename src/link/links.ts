@@ -5,7 +5,8 @@
 import { randomBytes } from 'node:crypto';
 import { uuidFromBytes } from '../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
-import type { LinkRecord, TopicRecord } from '../state/records.ts';
+import { type LinkRecord, nameOfDeleted, type TopicRecord } from '../state/records.ts';
+import type { StateChange } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
@@ -155,7 +156,8 @@ export class Links<Tasks extends WakingTask> {
     options: { force: boolean; validateOnly: boolean; actor: string },
   ): Promise<void> {
     await this.#locks.run(name, async () => {
-      if (!this.#context.state.view.links.has(name)) {
+      const record = this.#context.state.view.links.get(name);
+      if (record === undefined) {
         throw new LinkError('LINK_NOT_FOUND', `There is no link '${name}'`);
       }
       const live = liveOf(this.#context.state.view.topics.values(), name);
@@ -163,10 +165,14 @@ export class Links<Tasks extends WakingTask> {
         throw new LinkError('LINK_IN_USE', `Link '${name}' has ${live.length} live mirrors`);
       }
       if (options.validateOnly) return;
-      const changes = [{ delete: `link/${name}` }];
-      // The ACLs themselves stay: from now on they are the destination's own.
+      const changes: StateChange[] = [{ delete: `link/${name}` }];
       const { linkAcls, shareGroups, handovers } = this.#context.state.view;
       if (linkAcls.has(name)) changes.push({ delete: `link-acls/${name}` });
+      // The ACLs themselves stay: no link may delete them from now on, an uninstall may.
+      const acls = linkAcls.get(name)?.acls ?? [];
+      if (acls.length > 0) {
+        changes.push({ put: { kind: 'link-acls', link: nameOfDeleted(record), acls } });
+      }
       if (shareGroups.has(name)) changes.push({ delete: `share-groups/${name}` });
       if (handovers.has(name)) changes.push({ delete: `handovers/${name}` });
       await this.#changes.commit(changes);

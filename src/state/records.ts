@@ -215,10 +215,16 @@ export interface LogRemovalRecord {
 /** The ACLs at the destination that a link made: the only ones that it may ever delete. */
 export interface LinkAclsRecord {
   readonly kind: 'link-acls';
+  /** Or `nameOfDeleted` of one that is gone: its ACLs are nobody's any more, and still listed. */
   readonly link: string;
   readonly acls: readonly Acl[];
   /** Grants of WRITE that the source has and that wait for promotions, as meant here. */
   readonly held?: readonly Acl[];
+}
+
+/** What no link can be called, since names have no blanks. */
+export function nameOfDeleted({ name, linkId }: LinkRecord): string {
+  return `${name} (deleted, id ${linkId})`;
 }
 
 /** Grants that the switch of a topic has promised and that are not made yet. */

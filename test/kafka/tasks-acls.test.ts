@@ -429,6 +429,19 @@ test('R16: a link that goes, or a mirror, leaves no denial of WRITE at the sourc
   for (const transaction of transactions) await transaction.end('abort');
 });
 
+test('R16: ACLs of a link that was deleted are still listed among what is left', async () => {
+  const principal = uniqueName('former');
+  const topic = uniqueName('former-topic');
+  await add(world.source, acl(topic, principal));
+  const link = await aclLink(principal, {});
+  await become(topic, [acl(topic, principal)]);
+  await rounds(link, 1);
+  await world.service.deleteLink(link, { force: false, validateOnly: false, actor: 'test' });
+  const left = (await world.service.leftovers()).filter(({ subject }) => subject.includes(topic));
+  assert.equal(left.length, 1);
+  assert.match(left[0]?.detail ?? '', new RegExp(`made by link '${link} \\(deleted, id `));
+});
+
 test('a source that cannot be fenced refuses the promotion, and nothing changes', async () => {
   const link = uniqueName('plain');
   const { bootstrap } = plain;
