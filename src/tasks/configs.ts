@@ -1,11 +1,13 @@
 // The config task of a link: topic configs of mirrors follow their source every few seconds. Owns
 // the rounds; refuses to decide (config-diff.ts) and to speak Kafka (config-requests.ts).
-// Invariants: a topic that is not (or not any more) the mirror's own shell is never altered; the
+// Invariants: a topic that is not (or not any more) the mirror's own shell is never altered;
+// nothing is taken over from a source topic that is not provably the mirrored one any more; the
 // lease is checked before each change; what the destination refuses is shown, tried again with
 // back-off, and stops neither the data nor other topics or keys.
 
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { Serial } from '../../storage/disk/serial.ts';
+import type { TopicInfo } from '../cluster/cluster.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -16,6 +18,7 @@ import {
   syncedConfigs,
 } from '../link/mirror/topic-configs.ts';
 import type { TaskPlan } from '../link/service.ts';
+import { examine } from '../link/source-watch.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';
@@ -186,7 +189,25 @@ export class ConfigSync implements TaskWork {
       });
       examined.push({ record, diff });
     }
-    return { examined, problems };
+    return { examined: await this.#ofMirrored(examined), problems };
+  }
+
+  /**
+   * Configs are read by name. One that was deleted and made again at the source is another topic,
+   * and may be so before the regular look at the source has seen it: its retention is not ours.
+   */
+  async #ofMirrored(examined: readonly Examined[]): Promise<readonly Examined[]> {
+    const changed = examined.filter(
+      ({ record, diff }) =>
+        diff.changes.length > 0 || !isSameRecord(record.syncedConfigs, diff.synced),
+    );
+    if (changed.length === 0) return examined;
+    const names = new Set(changed.map(({ record }) => record.sourceTopic));
+    const { topics } = await this.#link.cluster.metadata([...names]);
+    const others = new Set(
+      changed.filter(({ record }) => !isFollowed(record, topics.get(record.sourceTopic))),
+    );
+    return examined.filter((one) => !others.has(one));
   }
 
   /** Returns how many keys were changed. */
@@ -278,6 +299,11 @@ export class ConfigSync implements TaskWork {
       });
     }
   }
+}
+
+function isFollowed(record: TopicRecord, info: TopicInfo | undefined): boolean {
+  const { kind } = examine(record, info);
+  return kind === 'as-is' || kind === 'grown';
 }
 
 function keyOf(topic: string, change: ConfigChange): string {

@@ -70,6 +70,7 @@ function stage() {
     syncedConfigs: { 'retention.ms': '1000' },
   };
   state.topics.set('t', record);
+  source.topics.set('t', topicInfo('t', sourceId, [0]));
   destination.topics.set('t', topicInfo('t', shellId, [0]));
   const events = new Events();
   const clock = { monotonicMs: () => 0, unixMs: () => 0 };
@@ -92,6 +93,19 @@ test('R16: a topic that is switched while its source is asked keeps its configs'
   const { state, source, destination, record, task } = stage();
   source.retentionMs = '2000';
   source.onDescribe = () => state.topics.set('t', { ...record, state: 'STOPPED' });
+  await task.round();
+  assert.equal(destination.alterations, 0);
+});
+
+test('R9, R16: nothing is taken over from a source topic that was made again under its name', async () => {
+  const { state, source, destination, task } = stage();
+  source.retentionMs = '2000';
+  source.onDescribe = () => source.topics.set('t', topicInfo('t', shellId, [0]));
+  await task.round();
+  assert.equal(destination.alterations, 0);
+  assert.deepEqual(state.topics.get('t')?.syncedConfigs, { 'retention.ms': '1000' });
+  source.onDescribe = () => undefined;
+  source.topics.delete('t');
   await task.round();
   assert.equal(destination.alterations, 0);
 });
