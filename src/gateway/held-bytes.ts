@@ -55,14 +55,22 @@ export class HeldBytes implements HeldCount {
     return Math.max(0, Math.min(wantedBytes, Math.ceil(left / grantedPart)));
   }
 
-  /** Counted while `work` runs, which may not take more than it was given. */
-  async during<T>(bytes: number, work: () => Promise<T>): Promise<T> {
-    this.add(bytes);
-    try {
-      return await work();
-    } finally {
-      this.remove(bytes);
-    }
+  during<T>(bytes: number, work: () => Promise<T>): Promise<T> {
+    return countedDuring(this, bytes, work);
+  }
+}
+
+/** Counted while `work` runs, which may not take more than it was given. */
+async function countedDuring<T>(
+  held: HeldCount,
+  bytes: number,
+  work: () => Promise<T>,
+): Promise<T> {
+  held.add(bytes);
+  try {
+    return await work();
+  } finally {
+    held.remove(bytes);
   }
 }
 
@@ -98,12 +106,7 @@ class HeldAccount implements HeldCount {
     if (own < bytes) this.#onMiscount(`${bytes} held bytes were given back, ${own} were taken`);
   }
 
-  async during<T>(bytes: number, work: () => Promise<T>): Promise<T> {
-    this.add(bytes);
-    try {
-      return await work();
-    } finally {
-      this.remove(bytes);
-    }
+  during<T>(bytes: number, work: () => Promise<T>): Promise<T> {
+    return countedDuring(this, bytes, work);
   }
 }
