@@ -1,9 +1,10 @@
 // `npm run bench -- mirror [--quick] [--form 6xnone]`: bytes per CPU-second and per second of the
 // mirror path (Fetch from a real broker, checks, append, flush) in a proxy process of its own,
-// against a plain Node socket that writes as many bytes to a file, and against MirrorMaker 2 as it
-// comes and tuned, all in one run. Each form is filled twice: once MirrorMaker 2 copies it as well,
-// once only the mirror and the socket do, which are shorter and so less exact. Owns no figure but
-// those it measured.
+// against a plain Node socket that reads the same answers from the same broker and writes them to a
+// file, and against MirrorMaker 2 as it comes and tuned, all in one run; beside them a socket that
+// is fed by a fellow Node process. Each form is filled anew a few times: MirrorMaker 2 copies the
+// first, the mirror and the sockets all of them, which are shorter and so less exact. Owns no
+// figure but those it measured.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -13,11 +14,13 @@ import { type KafkaCluster, startKafkaCluster } from '../test/helpers/kafka-clus
 import { openCluster } from '../test/helpers/raw-batches.ts';
 import { until } from '../test/helpers/wait.ts';
 import { cpuSeconds, residentBytes } from './child.ts';
+import { fetchScript } from './fetch-script.ts';
 import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
 import { mirrorMaker } from './mirror-maker.ts';
 import { mirroredRecords } from './mirror-progress.ts';
 import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
 import {
+  brokerSink,
   type Figures,
   megabytesPerCpuSecond,
   megabytesPerSecond,
@@ -29,7 +32,7 @@ const sinkShare = 0.8;
 const timesTuned = 8;
 const timesDefault = 10;
 
-type Kind = 'sink' | 'mirror' | 'tuned' | 'default';
+type Kind = 'sink' | 'fedSink' | 'mirror' | 'tuned' | 'default';
 
 interface Stage {
   readonly source: KafkaCluster;
@@ -68,7 +71,11 @@ async function round(
   const bytes = await loadTopic(source, plan);
   const file = path.join(directory, 'sink');
   preparePageCache(bytes, file);
-  samples.sink.push(await plainSink(bytes, file));
+  samples.fedSink.push(await plainSink(bytes, file));
+  await rm(file);
+  const script = await fetchScript(source, plan);
+  preparePageCache(bytes, file);
+  samples.sink.push(await brokerSink(source, script, file));
   await rm(file);
   preparePageCache(bytes, file);
   samples.mirror.push(await mirror(stage, plan, bytes));
@@ -80,7 +87,7 @@ async function round(
 }
 
 async function measure(stage: Stage, plan: TopicPlan, rounds: number): Promise<BenchRow[]> {
-  const samples: Samples = { sink: [], mirror: [], tuned: [], default: [] };
+  const samples: Samples = { sink: [], fedSink: [], mirror: [], tuned: [], default: [] };
   for (let index = 0; index < rounds; index++) {
     const named = { ...plan, topic: `${plan.topic}-${index}` };
     await round(stage, named, { samples, withMirrorMaker: index === 0 });
@@ -98,10 +105,12 @@ async function measure(stage: Stage, plan: TopicPlan, rounds: number): Promise<B
     row(`${name}: ${what}`, middle(kind, megabytesPerSecond), 'MB/s');
   return [
     against('sink', 'a socket that writes to a file', sinkShare),
+    row(`${name}: socket fed by a Node process`, perCpu('fedSink'), unit),
     against('tuned', 'MirrorMaker 2 tuned', timesTuned),
     against('default', 'MirrorMaker 2 as it comes', timesDefault),
     rate('mirror', 'mirror'),
     rate('sink', 'socket that writes to a file'),
+    rate('fedSink', 'socket fed by a Node process'),
     rate('tuned', 'MirrorMaker 2 tuned'),
     rate('default', 'MirrorMaker 2 as it comes'),
   ];
@@ -119,7 +128,7 @@ function plans({ quick, form }: BenchOptions): Form[] {
   const compressions = quick ? (['none'] as const) : (['none', 'lz4'] as const);
   const all = partitions.flatMap((count) =>
     compressions.map((compression) => {
-      const records = quick ? 256 * 1024 : 768 * 1024;
+      const records = quick ? 256 * 1024 : 1536 * 1024;
       return { partitions: count, records, compression };
     }),
   );
@@ -143,7 +152,7 @@ export async function benchMirror(options: BenchOptions): Promise<BenchResult> {
     const rows: BenchRow[] = [];
     for (const plan of forms) {
       const topic = `bench-${plan.partitions}-${plan.compression}`;
-      rows.push(...(await measure(stage, { ...plan, topic }, options.quick ? 1 : 2)));
+      rows.push(...(await measure(stage, { ...plan, topic }, options.quick ? 1 : 3)));
     }
     rows.push(row('proxy, resident memory', residentBytes(causeway.pid) / 1e6, 'MB'));
     return { bench: 'mirror', rows };

@@ -1,9 +1,11 @@
 // The baselines of the mirror path: a plain Node socket that reads as many bytes as there are to
 // copy and throws them away, or writes them to a file. Owns the two child processes of one run.
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import path from 'node:path';
+import type { KafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { rootDirectory } from '../test/helpers/repository.ts';
 import { Child } from './child.ts';
+import type { FetchScript } from './fetch-script.ts';
 
 /** What moving bytes has taken. */
 export interface Figures {
@@ -33,13 +35,33 @@ export function preparePageCache(bytes: number, file: string): void {
   rmSync(file);
 }
 
-/** `target`: a file, or `discard`. */
-export async function plainSink(bytes: number, target: string): Promise<Figures> {
-  const folder = path.join(rootDirectory, 'dist/bench/baseline');
-  const source = new Child([path.join(folder, 'byte-source.js'), String(bytes)]);
+const programs = path.join(rootDirectory, 'dist/bench/baseline');
+
+/** One that reads what a fellow Node process sends: the same megabyte again and again. */
+export async function plainSink(bytes: number, file: string): Promise<Figures> {
+  const source = new Child([path.join(programs, 'byte-source.js'), String(bytes)]);
   const port = await source.line();
-  const sink = new Child([path.join(folder, 'socket-sink.js'), port, target]);
+  const sink = new Child([path.join(programs, 'socket-sink.js'), port, file]);
   const figures = JSON.parse(await sink.line()) as Figures;
   await source.stop();
   return figures;
+}
+
+/** One that reads what a broker answers to the requests of a script. */
+export async function brokerSink(
+  cluster: KafkaCluster,
+  { requests, answersBytes }: FetchScript,
+  file: string,
+): Promise<Figures> {
+  const script = `${file}.requests`;
+  writeFileSync(script, requests);
+  const port = cluster.bootstrap.split(':').at(-1) ?? '';
+  const args = [port, file, script, String(answersBytes)];
+  const sink = new Child([path.join(programs, 'socket-sink.js'), ...args]);
+  try {
+    return JSON.parse(await sink.line()) as Figures;
+  } finally {
+    await sink.stop();
+    rmSync(script);
+  }
 }

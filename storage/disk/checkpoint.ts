@@ -120,7 +120,7 @@ export class Checkpoint {
     const sequence = this.#sequence + 1n;
     const target = this.#syncedSlot === 0 ? 1 : 0;
     await this.#withFile(this.path, async (file) => {
-      await file.write([encodeSlot(state, sequence)], slotPositions[target]);
+      await file.write(encodeSlot(state, sequence), slotPositions[target]);
       this.#sequence = sequence;
       if (!options.sync) return;
       await file.sync();
@@ -133,8 +133,8 @@ export class Checkpoint {
     const file = await disk.openFile(path, { create: true });
     try {
       await file.truncate(0);
-      await file.write([Buffer.alloc(slotPositions[1] + slotBytes)], 0);
-      await file.write([encodeSlot(state, 1n)], slotPositions[0]);
+      await file.write(Buffer.alloc(slotPositions[1] + slotBytes), 0);
+      await file.write(encodeSlot(state, 1n), slotPositions[0]);
       await file.sync();
     } finally {
       await file.close();

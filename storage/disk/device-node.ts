@@ -39,6 +39,13 @@ const diskErrorCodes: Readonly<Record<string, DiskErrorCode>> = {
   EPERM: 'READ_ONLY',
 };
 
+/**
+ * One write of a page cache gets no more. Linux takes a folio as large as the rest of the call; of
+ * 2 MiB and more ones cost four to eight times the CPU per byte where they were measured (ext4 of
+ * Linux 6.18, virtual machine), and smaller calls save nothing: 0.31 s/GB at 128 KiB and at 1 MiB.
+ */
+const writeBytesMax = 1024 * 1024;
+
 function errnoOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
@@ -66,33 +73,14 @@ function readOnce(fd: number, target: Buffer, at: number, position: number): Pro
   });
 }
 
-function writeOnce(fd: number, chunks: readonly Buffer[], position: number): Promise<number> {
+function writeOnce(fd: number, bytes: Buffer, at: number, position: number): Promise<number> {
+  const length = Math.min(bytes.length - at, writeBytesMax);
   return new Promise((resolve, reject) => {
-    const done = (error: NodeJS.ErrnoException | null, bytes: number): void => {
-      if (error === null) resolve(bytes);
+    fs.write(fd, bytes, at, length, position, (error, written) => {
+      if (error === null) resolve(written);
       else reject(error);
-    };
-    const only = chunks[0];
-    if (chunks.length === 1 && only !== undefined) {
-      fs.write(fd, only, 0, only.length, position, done);
-    } else {
-      fs.writev(fd, chunks, position, done);
-    }
+    });
   });
-}
-
-/** What is left of `chunks` after their first `bytes` bytes. */
-function remaining(chunks: readonly Buffer[], bytes: number): Buffer[] {
-  const rest: Buffer[] = [];
-  let skip = bytes;
-  for (const chunk of chunks) {
-    if (skip >= chunk.length) skip -= chunk.length;
-    else {
-      rest.push(skip === 0 ? chunk : chunk.subarray(skip));
-      skip = 0;
-    }
-  }
-  return rest;
 }
 
 class NodeFile implements DiskFile {
@@ -120,14 +108,11 @@ class NodeFile implements DiskFile {
     });
   }
 
-  write(chunks: readonly Buffer[], position: number): Promise<void> {
+  write(bytes: Buffer, position: number): Promise<void> {
     return attempt('write', this.#path, async () => {
-      let rest = remaining(chunks, 0);
-      let at = position;
-      while (rest.length > 0) {
-        const bytes = await writeOnce(this.#fd, rest, at);
-        at += bytes;
-        rest = remaining(rest, bytes);
+      let written = 0;
+      while (written < bytes.length) {
+        written += await writeOnce(this.#fd, bytes, written, position + written);
       }
     });
   }

@@ -24,7 +24,7 @@ export interface DiskFile {
    */
   read(target: Buffer, position: number): Promise<number>;
   /** Writes all the bytes, or rejects with an unknown part of them written. */
-  write(chunks: readonly Buffer[], position: number): Promise<void>;
+  write(bytes: Buffer, position: number): Promise<void>;
   truncate(size: number): Promise<void>;
   /** fdatasync: content and size survive a crash when it has resolved. */
   sync(): Promise<void>;
@@ -107,7 +107,7 @@ export async function writeAside(disk: Disk, path: string, content: Buffer): Pro
   const file = await disk.openFile(path, { create: true });
   try {
     await file.truncate(0);
-    await file.write([content], 0);
+    await file.write(content, 0);
     await file.sync();
   } finally {
     await file.close();

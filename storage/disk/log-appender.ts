@@ -87,7 +87,7 @@ export class LogAppender {
       for (const run of runs) {
         const lease = await this.#open(run);
         leases.push(lease);
-        await lease.file.write([sliceOf(records, run)], run.segment.size);
+        await lease.file.write(sliceOf(records, run), run.segment.size);
       }
     } catch (error) {
       for (const lease of leases) lease.release();

@@ -103,7 +103,7 @@ export class LogDamages {
     try {
       await durability.exclusive(() =>
         files.use(segment.path, async (file) => {
-          await file.write([records], start);
+          await file.write(records, start);
           await file.sync();
         }),
       );

@@ -253,7 +253,7 @@ export class SealFile {
     }
     const bytes = encodeEntry(entry);
     const position = this.#bytes;
-    await this.#files.use(this.#path, (file) => file.write([bytes], position));
+    await this.#files.use(this.#path, (file) => file.write(bytes, position));
     this.#bytes = position + bytes.length;
   }
 
@@ -284,7 +284,7 @@ export async function writeWhole(disk: Disk, path: string, content: Buffer): Pro
   const file = await disk.openFile(path, { create: true });
   try {
     await file.truncate(0);
-    if (content.length > 0) await file.write([content], 0);
+    if (content.length > 0) await file.write(content, 0);
   } finally {
     await file.close();
   }

@@ -48,8 +48,9 @@ test('files are read, written, cut and named as the contract says', async () => 
       isDiskError('NOT_FOUND'),
     );
     const file = await nodeDisk.openFile(`${deep}/f`, { create: true });
-    await file.write([Buffer.from('one '), Buffer.alloc(0), Buffer.from('two')], 0);
-    await file.write([Buffer.from('TWO')], 4);
+    await file.write(Buffer.from('one two'), 0);
+    await file.write(Buffer.alloc(0), 0);
+    await file.write(Buffer.from('TWO'), 4);
     await file.sync();
     assert.equal(await file.size(), 7);
     const target = Buffer.alloc(10);
@@ -72,6 +73,18 @@ test('files are read, written, cut and named as the contract says', async () => 
     const { freeBytes, totalBytes } = await nodeDisk.space(directory);
     assert.ok(freeBytes > 0 && totalBytes >= freeBytes);
     assert.match(nodeDisk.process.randomId(), /^[A-Za-z0-9_-]{22}$/);
+  });
+});
+
+test('a write of several megabytes, in more than one call, arrives whole and in its place', async () => {
+  await inTemporaryDirectory(async (directory) => {
+    const bytes = Buffer.alloc(5 * 1024 * 1024 + 3);
+    for (let at = 0; at + 4 <= bytes.length; at += 4) bytes.writeInt32BE(at, at);
+    const file = await nodeDisk.openFile(`${directory}/f`, { create: true });
+    await file.write(bytes, 7);
+    await file.close();
+    const found = await readFile(`${directory}/f`);
+    assert.ok(found.equals(Buffer.concat([Buffer.alloc(7), bytes])));
   });
 });
 

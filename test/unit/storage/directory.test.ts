@@ -137,7 +137,7 @@ test('a lock file with nothing sensible in it does not block for ever', async ()
   const { disk, storage } = await openTestStorage();
   await storage.close();
   const file = await disk.openFile(`${directory}/.lock`, { create: true });
-  await file.write([Buffer.from('{"pid": 1')], 0);
+  await file.write(Buffer.from('{"pid": 1'), 0);
   await file.close();
   assert.equal((await openTestStorage({ disk })).storage.refusal, null);
 });

@@ -219,9 +219,9 @@ export class SimulatedDisk implements Disk {
         if (position >= node.content.length) return 0;
         return node.content.copy(target, 0, position, position + target.length);
       },
-      write: async (chunks, position) => {
+      write: async (content, position) => {
         live();
-        const bytes = Buffer.concat(chunks);
+        const bytes = Buffer.from(content);
         this.#change('write', path, node, { at: position, bytes });
       },
       truncate: async (size) => {
