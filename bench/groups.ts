@@ -66,22 +66,37 @@ async function commitAll(cluster: Cluster, indexes: readonly number[], offset: b
 }
 
 /** The task with mirrors whose ends are given: what it asks of both clusters is all there is. */
-function taskOf(source: Side, destination: Side): GroupSync {
+async function taskOf(source: Side, destination: Side): Promise<GroupSync> {
+  const { clusterId, topics } = await source.cluster.metadata([topic]);
   const views = Array.from({ length: partitions }, (_, partition) => ({
     partition,
     timeline: newMirror(virtualOffset(0n)),
     log: { visibleEnd: mirrorEnd },
   }));
-  const record = { link: 'dr', name: topic, state: 'ACTIVE', sourceTopic: topic };
+  const topicId = 'AAAAAAAAAAAAAAAAAAAAAg';
+  const record = {
+    link: 'dr',
+    name: topic,
+    topicId,
+    state: 'ACTIVE',
+    sourceTopic: topic,
+    sourceTopicId: topics.get(topic)?.topicId,
+    partitions: views.map(({ timeline }) => timeline),
+  };
   const mirror = {
     name: topic,
-    topicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+    topicId,
     record,
     partitions: views,
     partition: (index: number) => views[index],
   };
   const offsetSync = { enabled: true, periodMs, filters: null, isPrefixed: false };
-  const link = { name: 'dr', cluster: source.cluster, settings: { offsetSync, prefix: '' } };
+  const link = {
+    name: 'dr',
+    cluster: source.cluster,
+    record: { sourceClusterId: clusterId },
+    settings: { offsetSync, prefix: '' },
+  };
   const lease = { isValid: () => true, check: () => undefined };
   const context = {
     destination: destination.cluster,
@@ -167,7 +182,7 @@ export async function benchGroups({ quick }: BenchOptions): Promise<BenchResult>
     await commitAll(source.cluster, all, 10n);
     const perGroup = await alone(source, Math.min(groupsCount, 200));
     const baseline = perGroup * groupsCount;
-    const task = taskOf(source, destination);
+    const task = await taskOf(source, destination);
     const first = await measure(task, source, destination);
     const idle: Measured[] = [];
     for (let round = 0; round < idleRounds; round++) {

@@ -16,7 +16,10 @@ export type Finding =
   | { readonly kind: 'failed'; readonly error: MirrorError }
   | { readonly kind: 'grown'; readonly partitionsCount: number };
 
-export function examine(record: TopicRecord, info: TopicInfo | undefined): Finding {
+export function examine(
+  record: Pick<TopicRecord, 'sourceTopic' | 'sourceTopicId' | 'partitions'>,
+  info: TopicInfo | undefined,
+): Finding {
   if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
     return { kind: 'missing' };
   }

@@ -7,7 +7,6 @@
 
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { Serial } from '../../storage/disk/serial.ts';
-import type { TopicInfo } from '../cluster/cluster.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -18,7 +17,7 @@ import {
   syncedConfigs,
 } from '../link/mirror/topic-configs.ts';
 import type { TaskPlan } from '../link/service.ts';
-import { examine } from '../link/source-watch.ts';
+import { unconfirmedSources } from '../link/source-identity.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';
@@ -192,22 +191,15 @@ export class ConfigSync implements TaskWork {
     return { examined: await this.#ofMirrored(examined), problems };
   }
 
-  /**
-   * Configs are read by name. One that was deleted and made again at the source is another topic,
-   * and may be so before the regular look at the source has seen it: its retention is not ours.
-   */
+  /** What is to be taken over is confirmed to be of the mirrored topic: its retention is ours. */
   async #ofMirrored(examined: readonly Examined[]): Promise<readonly Examined[]> {
     const changed = examined.filter(
       ({ record, diff }) =>
         diff.changes.length > 0 || !isSameRecord(record.syncedConfigs, diff.synced),
     );
-    if (changed.length === 0) return examined;
-    const names = new Set(changed.map(({ record }) => record.sourceTopic));
-    const { topics } = await this.#link.cluster.metadata([...names]);
-    const others = new Set(
-      changed.filter(({ record }) => !isFollowed(record, topics.get(record.sourceTopic))),
-    );
-    return examined.filter((one) => !others.has(one));
+    const records = changed.map(({ record }) => record);
+    const unconfirmed = await unconfirmedSources(this.#link, records);
+    return examined.filter(({ record }) => !unconfirmed.has(record.name));
   }
 
   /** Returns how many keys were changed. */
@@ -299,11 +291,6 @@ export class ConfigSync implements TaskWork {
       });
     }
   }
-}
-
-function isFollowed(record: TopicRecord, info: TopicInfo | undefined): boolean {
-  const { kind } = examine(record, info);
-  return kind === 'as-is' || kind === 'grown';
 }
 
 function keyOf(topic: string, change: ConfigChange): string {

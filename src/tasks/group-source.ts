@@ -1,15 +1,16 @@
 // The reading half of the group task: what groups have committed at the source for mirrored topics,
 // under the names that they have at the destination. Owns filters, names and kinds of groups;
 // refuses to know the destination's offsets. Invariants: a group that could not be read is a
-// problem, never a group without offsets; offsets of another topic under a mirror's source name
-// are never taken for the mirror's.
+// problem, never a group without offsets. Offsets are read by the source topic's name: whether it
+// is the mirrored one is for who takes them over to confirm.
 
-import { ErrorCode, errorName, zeroUuid } from '../../protocol/index.ts';
+import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
-import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
+import type { MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import { forEachLimited } from '../link/signal.ts';
+import type { MirrorState, TopicRecord } from '../state/records.ts';
 import type { TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';
 import { isGroupIncluded } from './group-filters.ts';
@@ -35,8 +36,8 @@ export interface SourceFindings {
   readonly problems: readonly TaskProblem[];
   /** Problems that concern these destination topics only. */
   readonly concerns: Concerns;
-  /** Mirrored topics that were asked for: their names at the source and here. */
-  readonly topics: ReadonlyMap<string, readonly string[]>;
+  /** Mirrors that were asked for, as they were then, by their topic's name at the source. */
+  readonly mirrors: Mirrors;
   /** Everything that was asked for has been read: what is not there is not at the source. */
   readonly isWhole: boolean;
 }
@@ -46,14 +47,14 @@ const nothing: SourceFindings = {
   groups: new Map(),
   problems: [],
   concerns: new Map(),
-  topics: new Map(),
+  mirrors: new Map(),
   isWhole: true,
 };
 
-type Mirrored = ReadonlyMap<string, readonly MirrorTopic[]>;
+type Mirrors = ReadonlyMap<string, readonly TopicRecord[]>;
 
 interface Round {
-  readonly mirrored: Mirrored;
+  readonly mirrors: Mirrors;
   readonly query: SourceQuery;
   readonly problems: TaskProblem[];
   readonly concerns: Map<TaskProblem, ReadonlySet<string>>;
@@ -84,8 +85,8 @@ export class GroupSource {
 
   /** @throws ClusterError */
   async read(query: SourceQuery): Promise<SourceFindings> {
-    const mirrored = await this.#mirrored(query.topics);
-    if (mirrored.size === 0) return nothing;
+    const mirrors = this.#mirrors(query.topics);
+    if (mirrors.size === 0) return nothing;
     const { groups, failures } = await listGroups(this.#link.cluster);
     const problems: TaskProblem[] = failures.map(({ nodeId, cause }) => ({
       code: 'INTERNAL_ERROR',
@@ -97,15 +98,12 @@ export class GroupSource {
     const { groupBatch, requestsInFlight } = this.#context.limits;
     const batches = batchesOf(wanted, groupBatch);
     await forEachLimited(batches, requestsInFlight, async (batch) => {
-      const found = await this.#readBatch(batch, { mirrored, query, problems, concerns });
+      const found = await this.#readBatch(batch, { mirrors, query, problems, concerns });
       for (const [group, positions] of found) commits.set(this.nameHere(group), positions);
     });
     const isWhole = problems.length === 0;
     if (wanted.size === 0 && query.group === null) problems.push(...this.#nothing(groups.size));
-    const topics = new Map(
-      [...mirrored].map(([name, here]) => [name, here.map((topic) => topic.name)] as const),
-    );
-    return { commits, groups: wanted, problems, concerns, topics, isWhole };
+    return { commits, groups: wanted, problems, concerns, mirrors, isWhole };
   }
 
   /** Groups that we may not describe are not listed: nothing at all may be a missing right. */
@@ -131,54 +129,38 @@ export class GroupSource {
   }
 
   /** Mirrored topics whose groups are ours to keep, by source name. */
-  async #mirrored(only: ReadonlySet<string> | null): Promise<Mirrored> {
-    const bySource = new Map<string, MirrorTopic[]>();
-    const paused: MirrorTopic[] = [];
-    for (const topic of this.#topics.all) {
-      const { link, name, state, sourceTopic } = topic.record;
+  #mirrors(only: ReadonlySet<string> | null): Mirrors {
+    const bySource = new Map<string, TopicRecord[]>();
+    for (const { record } of this.#topics.all) {
+      const { link, name, state, sourceTopic } = record;
       if (link !== this.#link.name || only?.has(name) === false) continue;
-      if (state === 'PAUSED') paused.push(topic);
-      if (state !== 'ACTIVE' && state !== 'PENDING_STOPPED') continue;
-      bySource.set(sourceTopic, [...(bySource.get(sourceTopic) ?? []), topic]);
-    }
-    for (const topic of await this.#unchanged(paused)) {
-      const { sourceTopic } = topic.record;
-      bySource.set(sourceTopic, [...(bySource.get(sourceTopic) ?? []), topic]);
+      if (!keptStates.has(state)) continue;
+      const others = bySource.get(sourceTopic);
+      if (others) others.push(record);
+      else bySource.set(sourceTopic, [record]);
     }
     return bySource;
-  }
-
-  /** Nobody watches the source of a paused mirror: its topic may be another one by now. */
-  async #unchanged(paused: readonly MirrorTopic[]): Promise<readonly MirrorTopic[]> {
-    if (paused.length === 0) return [];
-    const names = [...new Set(paused.map(({ record }) => record.sourceTopic))];
-    const { topics } = await this.#link.cluster.metadata(names);
-    return paused.filter(({ record }) => {
-      const info = topics.get(record.sourceTopic);
-      if (info === undefined || info.errorCode !== ErrorCode.NONE) return false;
-      if (info.topicId === zeroUuid) return info.partitions.length >= record.partitions.length;
-      return info.topicId === record.sourceTopicId;
-    });
   }
 
   async #readBatch(
     batch: { readonly nodeId: number; readonly groups: readonly string[] },
     round: Round,
   ): Promise<ReadonlyMap<string, readonly SourceCommit[]>> {
-    const { mirrored, query } = round;
+    const { mirrors, query } = round;
     const found = new Map<string, readonly SourceCommit[]>();
     const reads = await readGroups(this.#link.cluster, batch.groups, {
       nodeId: batch.nodeId,
       requireStable: query.requireStable,
-      topicsOf: query.requireStable ? () => partitionsOf(mirrored) : null,
+      topicsOf: query.requireStable ? () => partitionsOf(mirrors) : null,
     });
     for (const [group, read] of reads) {
       noteProblem(group, read, round);
       const { errorCode, offsets } = read;
       if (errorCode !== ErrorCode.NONE) continue;
       const commits = [...offsets.values()].flatMap(({ topic, partition, offset, metadata }) =>
-        (mirrored.get(topic) ?? []).map((mirror) => ({
+        (mirrors.get(topic) ?? []).map((mirror) => ({
           topic: mirror.name,
+          topicId: mirror.topicId,
           partition,
           position: { offset, metadata },
         })),
@@ -188,6 +170,9 @@ export class GroupSource {
     return found;
   }
 }
+
+/** Of a paused mirror too: its groups go on at the source. */
+const keptStates: ReadonlySet<MirrorState> = new Set(['ACTIVE', 'PENDING_STOPPED', 'PAUSED']);
 
 /** Kinds whose offsets can be read and written. */
 const offsetKinds: ReadonlySet<GroupKind> = new Set(['classic', 'consumer', 'streams', 'simple']);
@@ -205,10 +190,10 @@ function batchesOf(groups: ReadonlyMap<string, ListedGroup>, size: number) {
   );
 }
 
-function partitionsOf(mirrored: Mirrored) {
-  return [...mirrored].map(([topic, [mirror]]) => ({
+function partitionsOf(mirrors: Mirrors) {
+  return [...mirrors].map(([topic, [mirror]]) => ({
     topic,
-    partitions: mirror?.partitions.map(({ partition }) => partition) ?? [],
+    partitions: mirror?.partitions.map((_, partition) => partition) ?? [],
   }));
 }
 
@@ -216,7 +201,7 @@ function partitionsOf(mirrored: Mirrored) {
 function noteProblem(
   group: string,
   { errorCode, partitionErrors }: GroupRead,
-  { mirrored, problems, concerns }: Round,
+  { mirrors, problems, concerns }: Round,
 ): void {
   const whole = errorCode !== ErrorCode.NONE;
   const code = whole ? errorCode : partitionErrors[0]?.errorCode;
@@ -224,7 +209,7 @@ function noteProblem(
   const problem = readProblem(group, code);
   problems.push(problem);
   if (whole) return;
-  const names = partitionErrors.flatMap(({ topic }) => mirrored.get(topic) ?? []);
+  const names = partitionErrors.flatMap(({ topic }) => mirrors.get(topic) ?? []);
   concerns.set(problem, new Set(names.map(({ name }) => name)));
 }
 

@@ -29,14 +29,15 @@ const liveRetryMs = 5_000;
 const renewalsPerRetention = 5;
 
 export interface SourceCommit extends Commit {
+  /** Of the destination's topic: offsets belong to an id, not to a name. */
+  readonly topicId: string | null;
   readonly position: Position;
 }
 
 export interface WriteOptions {
   readonly mayAct: () => boolean;
-  readonly endOf: (topic: string, partition: number) => bigint | null;
-  /** Of the destination's topic: offsets belong to an id, not to a name. */
-  readonly topicIdOf: (topic: string) => string | null;
+  /** Null: nothing is to be written, also because the topic is another one by now. */
+  readonly endOf: (commit: SourceCommit) => bigint | null;
 }
 
 export interface WriteResult {
@@ -236,9 +237,9 @@ export class GroupWriter {
 
   /** Whether a partition has to be compared with the destination at all in this round. */
   #isDue(group: string, commit: SourceCommit, options: WriteOptions): boolean {
-    const end = options.endOf(commit.topic, commit.partition);
+    const end = options.endOf(commit);
     if (end === null) return false;
-    const entry = this.#entries.of(group, commit, options.topicIdOf(commit.topic));
+    const entry = this.#entries.of(group, commit, commit.topicId);
     if (entry?.synced == null || entry.row.held === 'error') return true;
     if (!entry.synced.isDeleted && this.#nowMs - entry.synced.atMs >= this.#renewalMs) return true;
     const isSame = entry.synced.offset === desiredOffset(commit.position, end);
@@ -286,10 +287,9 @@ export class GroupWriter {
     found: { actual: GroupRead; options: WriteOptions },
   ): Decision | null {
     const { actual, options } = found;
-    const mirrorEnd = options.endOf(commit.topic, commit.partition);
+    const mirrorEnd = options.endOf(commit);
     if (mirrorEnd === null) return null;
-    const topicId = options.topicIdOf(commit.topic);
-    const synced = this.#entries.of(group, commit, topicId)?.synced ?? null;
+    const synced = this.#entries.of(group, commit, commit.topicId)?.synced ?? null;
     const nowMs = this.#nowMs;
     const isOld = synced !== null && nowMs - synced.atMs >= this.retentionMs;
     const isGone = actual.offsets.size === 0;
@@ -310,14 +310,14 @@ export class GroupWriter {
   ): OffsetToCommit[] {
     const toCommit: OffsetToCommit[] = [];
     for (const commit of parts.commits) {
-      const { topic, partition, position } = commit;
+      const { topic, topicId, partition, position } = commit;
       const decision = this.#decide(group, commit, parts);
       if (decision === null) continue;
-      const { endOf, topicIdOf } = parts.options;
-      const clamped = isClamped(position, endOf(topic, partition) ?? 0n) ? 'clamped' : null;
+      const { endOf } = parts.options;
+      const clamped = isClamped(position, endOf(commit) ?? 0n) ? 'clamped' : null;
       const isHeld = decision.kind === 'moved' || decision.kind === 'deleted';
       const entry: GroupEntry = this.#entries.note(group, commit, {
-        topicId: topicIdOf(topic),
+        topicId,
         comparedAtMs: this.#nowMs,
         sourceOffset: position.offset,
         destinationOffset: parts.actual.offsets.get(keyOf(commit))?.offset ?? -1n,

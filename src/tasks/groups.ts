@@ -1,20 +1,24 @@
 // The group task of a link: committed offsets of groups on the source go to the destination every
-// second, for mirrored topics only, paused ones too. Owns the rounds and what the source had last;
-// refuses to read (group-source.ts), to decide (group-diff.ts) and to write (group-writer.ts).
-// Invariants (R5, R12, R16): nothing is written without a valid lease, nor above a mirror's durable
-// end, nor to a live group; one writer at a time, but reading the source, which may hang, holds up
-// nobody.
+// second, for mirrored topics only, paused ones too. Owns the rounds; refuses to read
+// (group-source.ts), to remember (group-commits.ts), to decide (group-diff.ts) and to write
+// (group-writer.ts). Invariants (R5, R9, R12, R16): nothing is written without a valid lease, nor
+// above a mirror's durable end, nor to a live group, nor what was read of a source topic that was
+// not confirmed to be the mirrored one afterwards; one writer at a time, but reading the source,
+// which may hang, holds up nobody.
 import { Serial } from '../../storage/disk/serial.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
 import { brokerConfig } from '../link/mirror/cluster-configs.ts';
-import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
+import { isMirror } from '../link/mirror/mirror-state.ts';
+import type { MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
 import { forEachLimited, messageOf, Signal } from '../link/signal.ts';
+import { type Unconfirmed, unconfirmedSources } from '../link/source-identity.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { TaskProblem } from './back-offs.ts';
+import { GroupCommits, type GroupsCommits, type Reading } from './group-commits.ts';
 import type { Commit } from './group-entries.ts';
 import { type GroupKind, hasMembers, type ListedGroup, listGroups } from './group-listing.ts';
 import {
@@ -66,12 +70,10 @@ export class GroupSync implements TaskWork {
   readonly #writer: GroupWriter;
   readonly #shares: SharePositions;
   readonly #writes = new Serial();
-  /** By group: what the source had committed when it was last read, under destination names. */
-  readonly #commits = new Map<string, readonly SourceCommit[]>();
+  readonly #commits = new GroupCommits();
   #known: ReadonlyMap<string, Known> = new Map();
-  /** Unix ms of the last round that has read everything, and of those for one topic since. */
-  #readAtMs = -1;
-  readonly #topicReadAtMs = new Map<string, number>();
+  /** By topic, Unix ms of the last reading that counts of all its groups. */
+  readonly #readAtMs = new Map<string, number>();
   #retentionReadAtMs = Number.NEGATIVE_INFINITY;
   #retentionProblems: readonly TaskProblem[] = [];
 
@@ -105,7 +107,7 @@ export class GroupSync implements TaskWork {
   /** What the source and the destination had last of each offset, also of one not compared yet. */
   positions(topics: ReadonlySet<string>): readonly GroupPosition[] {
     if (!this.isEnabled) return [];
-    return [...this.#commits].flatMap(([group, all]) => {
+    return [...this.#commits.known].flatMap(([group, all]) => {
       const commits = all.filter(({ topic }) => topics.has(topic));
       if (commits.length === 0) return [];
       const rows = new Map(this.#writer.rowsOf(group).map((row) => [keyOf(row), row] as const));
@@ -120,7 +122,7 @@ export class GroupSync implements TaskWork {
   /** When all groups of the source were read for a topic, Unix ms; -1 when never, or not synced. */
   readTimeMs(topic: string): number {
     if (!this.isEnabled) return -1;
-    return Math.max(this.#readAtMs, this.#topicReadAtMs.get(topic) ?? -1);
+    return this.#readAtMs.get(topic) ?? -1;
   }
 
   /** Share groups of the source: nothing is committed for them here. */
@@ -130,10 +132,14 @@ export class GroupSync implements TaskWork {
 
   async round(): Promise<TaskRound> {
     const query = { topics: null, group: null, requireStable: false };
-    const { found, problems, written } = await this.#sync(query);
+    const { found, problems, unconfirmed, written } = await this.#sync(query);
     const rows = this.#writer.rows();
+    // That one is gone, or another, is told where the source is looked at.
+    const waiting = [...unconfirmed].map(([topic, doubt]) => {
+      return { ...heldBack(topic, doubt), isHarmless: doubt.kind !== 'unreadable' };
+    });
     return {
-      problems: problems.slice(0, problemsMax),
+      problems: [...problems, ...waiting].slice(0, problemsMax),
       counts: {
         groups: found.commits.size,
         offsets: rows.length,
@@ -146,10 +152,15 @@ export class GroupSync implements TaskWork {
   async plan(): Promise<Omit<TaskPlan, 'task'>> {
     const query = { topics: null, group: null, requireStable: false };
     const found = await this.#source.read(query);
+    const unconfirmed = await this.#unconfirmed(found, readingOf(found, query));
     await this.#readRetention();
-    const planned = await this.#writer.plan(found.commits, this.#options());
+    const sure = [...found.commits].map(([group, commits]) => {
+      return [group, commits.filter(({ topic }) => !unconfirmed.has(topic))] as const;
+    });
+    const planned = await this.#writer.plan(new Map(sure), this.#options());
     const changes = planned.flatMap((one) => planRow(one, this.#writer.isLive(one.group)));
-    return { changes: changes.slice(0, plannedMax), problems: found.problems };
+    const waiting = [...unconfirmed].map(([topic, doubt]) => heldBack(topic, doubt));
+    return { changes: changes.slice(0, plannedMax), problems: [...found.problems, ...waiting] };
   }
 
   /**
@@ -161,7 +172,7 @@ export class GroupSync implements TaskWork {
   ): Promise<ReadonlyMap<string, readonly TaskProblem[]>> {
     if (!this.isEnabled) return new Map();
     const query = { topics, group: null, requireStable: true };
-    const { found, problems, concerns, postponed } = await this.#sync(query);
+    const { found, problems, concerns, unconfirmed, postponed } = await this.#sync(query);
     const behind = new Map<string, readonly TaskProblem[]>();
     await forEachLimited([...topics], this.#context.limits.requestsInFlight, async (topic) => {
       behind.set(topic, await this.#shareGroupsBehind(topic, found));
@@ -174,7 +185,9 @@ export class GroupSync implements TaskWork {
         found.commits.get(group)?.some((commit) => commit.topic === topic),
       );
       const shares = behind.get(topic) ?? [];
-      return [...own, ...unwritten(new Set(groups)), ...shares].slice(0, problemsMax);
+      const doubt = unconfirmed.get(topic);
+      const waiting = doubt === undefined ? [] : [heldBack(topic, doubt)];
+      return [...own, ...waiting, ...unwritten(new Set(groups)), ...shares].slice(0, problemsMax);
     };
     return new Map([...topics].map((topic) => [topic, problemsOf(topic)]));
   }
@@ -193,9 +206,17 @@ export class GroupSync implements TaskWork {
   /** One group now, by its name at the source, with stable offsets only. @throws ClusterError */
   async lookAt(group: string): Promise<GroupLook> {
     const query = { topics: null, group, requireStable: true };
-    const { found, ...synced } = await this.#sync(query);
-    const problems = synced.problems.filter(({ isHarmless }) => isHarmless !== true);
+    const { found, read, unconfirmed, ...synced } = await this.#sync(query);
     const here = this.#source.nameHere(group);
+    const topicsRead = new Set((read.get(here) ?? []).map(({ topic }) => topic));
+    // What it has in a topic that is not the mirrored one any more is not for here.
+    const waiting = [...unconfirmed].filter(
+      ([topic, { kind }]) => kind !== 'other' && topicsRead.has(topic),
+    );
+    const problems = [
+      ...synced.problems.filter(({ isHarmless }) => isHarmless !== true),
+      ...waiting.map(([topic, doubt]) => heldBack(topic, doubt)),
+    ];
     const rows = new Map(
       this.#writer.rowsOf(here).map((row) => [`${row.topic}/${row.partition}`, row]),
     );
@@ -214,13 +235,13 @@ export class GroupSync implements TaskWork {
 
   /**
    * After a switch: offsets clamped to an older end are written again, from what is known of the
-   * source.
+   * source, which may be dead: what was confirmed while it lived counts.
    */
   async finish(topics: readonly string[], limitMs: number): Promise<void> {
     if (!this.isEnabled) return;
     const wanted = new Set(topics);
     const byGroup = new Map<string, readonly SourceCommit[]>();
-    for (const [group, commits] of this.#commits) {
+    for (const [group, commits] of this.#commits.known) {
       const own = commits.filter(({ topic }) => wanted.has(topic));
       if (own.length > 0) byGroup.set(group, own);
     }
@@ -243,50 +264,92 @@ export class GroupSync implements TaskWork {
   }
 
   async #sync(query: SourceQuery): Promise<{
+    /** With the commits that count. */
     readonly found: SourceFindings;
+    readonly read: GroupsCommits;
     readonly problems: readonly TaskProblem[];
     readonly concerns: Concerns;
+    /** By topic, why what was read of it does not count. */
+    readonly unconfirmed: ReadonlyMap<string, Unconfirmed>;
     readonly written: number;
     readonly postponed: ReadonlySet<string>;
   }> {
     await this.#readRetention();
     const readAtMs = this.#context.clock.unixMs();
-    const found = await this.#source.read(query);
-    this.#remember(found, query, readAtMs);
-    const { problems, concerns, written, postponed } = await this.#write(found.commits);
+    const read = await this.#source.read(query);
+    const reading = readingOf(read, query);
+    const unconfirmed = await this.#unconfirmed(read, reading);
+    const commits = this.#remember(read, { query, reading, unconfirmed, readAtMs });
+    const found = { ...read, commits };
+    const { problems, concerns, written, postponed } = await this.#write(commits);
     const shares = query.group === null ? await this.#shares.look(found, query.topics) : [];
     return {
       found,
+      read: read.commits,
       problems: [...found.problems, ...problems, ...shares, ...this.#retentionProblems],
       concerns: new Map([...found.concerns, ...concerns]),
+      unconfirmed,
       written,
       postponed,
     };
   }
 
-  /** Only a round that has read everything says what is not there any more. */
-  #remember(found: SourceFindings, query: SourceQuery, readAtMs: number): void {
-    if (query.group === null && found.isWhole) {
-      for (const topic of query.topics ?? []) this.#topicReadAtMs.set(topic, readAtMs);
-      this.#known = new Map(
-        [...found.groups].map(([sourceGroup, { kind }]) => [
-          this.#source.nameHere(sourceGroup),
-          { sourceGroup, kind },
-        ]),
-      );
-      if (query.topics === null) {
-        this.#topicReadAtMs.clear();
-        this.#readAtMs = readAtMs;
-        this.#commits.clear();
-        this.#writer.retain(found.commits);
+  /**
+   * Of topics with something new. What is as it was when it was confirmed needs no confirmation:
+   * most rounds ask for a few topics, or for none.
+   */
+  #unconfirmed(
+    { mirrors }: SourceFindings,
+    reading: Reading,
+  ): Promise<ReadonlyMap<string, Unconfirmed>> {
+    const changed = this.#commits.changedTopics(reading);
+    const asked = [...mirrors.values()].flat().filter(({ name }) => changed.has(name));
+    return unconfirmedSources(this.#link, asked);
+  }
+
+  /**
+   * Only a round that has read everything says what is not there any more. Returns the commits
+   * that count, of what was asked for.
+   */
+  #remember(
+    { groups, isWhole }: SourceFindings,
+    round: {
+      readonly query: SourceQuery;
+      readonly reading: Reading;
+      readonly unconfirmed: ReadonlyMap<string, Unconfirmed>;
+      readonly readAtMs: number;
+    },
+  ): GroupsCommits {
+    const { query, reading, unconfirmed, readAtMs } = round;
+    const isAll = query.topics === null && reading.isWhole;
+    const commits = this.#commits.take(reading, {
+      isHeldBack: (topic) => unconfirmed.has(topic),
+      isKept: (commit) => !isAll || this.#isMirrorStill(commit),
+    });
+    if (query.group !== null || !isWhole) return commits;
+    this.#known = new Map(
+      [...groups].map(([sourceGroup, { kind }]) => [
+        this.#source.nameHere(sourceGroup),
+        { sourceGroup, kind },
+      ]),
+    );
+    for (const topic of reading.topics) {
+      if (!unconfirmed.has(topic)) this.#readAtMs.set(topic, readAtMs);
+    }
+    if (isAll) {
+      for (const topic of this.#readAtMs.keys()) {
+        if (this.#topics.byName(topic) === undefined) this.#readAtMs.delete(topic);
       }
+      this.#writer.retain(this.#commits.known);
     }
-    for (const [group, commits] of found.commits) {
-      const others = (this.#commits.get(group) ?? []).filter(
-        ({ topic }) => query.topics?.has(topic) === false,
-      );
-      this.#commits.set(group, [...others, ...commits]);
-    }
+    return commits;
+  }
+
+  /** Also of one that has failed: a failover goes on from what is known of it. */
+  #isMirrorStill({ topic, topicId }: SourceCommit): boolean {
+    const mirror = this.#topics.byName(topic);
+    if (mirror === undefined || mirror.topicId !== topicId) return false;
+    return mirror.record.link === this.#link.name && isMirror(mirror.record.state);
   }
 
   #write(wanted: ReadonlyMap<string, readonly SourceCommit[]>) {
@@ -296,9 +359,16 @@ export class GroupSync implements TaskWork {
   #options(): WriteOptions {
     return {
       mayAct: () => this.#context.state.lease.isValid(),
-      endOf: (topic, partition) => endOf(this.#topics.byName(topic), { topic, partition }),
-      topicIdOf: (topic) => this.#topics.byName(topic)?.topicId ?? null,
+      endOf: (commit) => this.#endOf(commit),
     };
+  }
+
+  /** The mirror's durable end, or S once it was switched; null when it is not known. */
+  #endOf({ topic, topicId, partition }: SourceCommit): bigint | null {
+    const mirror = this.#topics.byName(topic);
+    const view = mirror?.topicId === topicId ? mirror.partition(partition) : undefined;
+    if (view === undefined) return null;
+    return openNativeExtent(view.timeline)?.start ?? view.log?.visibleEnd ?? null;
   }
 
   async #readRetention(): Promise<void> {
@@ -333,11 +403,14 @@ function keyOf({ topic, partition }: Commit): string {
   return `${topic}/${partition}`;
 }
 
-/** The mirror's durable end, or S once it was switched; null when it is not known. */
-function endOf(topic: MirrorTopic | undefined, { partition }: Commit): bigint | null {
-  const view = topic?.partition(partition);
-  if (view === undefined) return null;
-  return openNativeExtent(view.timeline)?.start ?? view.log?.visibleEnd ?? null;
+function readingOf({ commits, mirrors, isWhole }: SourceFindings, { group }: SourceQuery): Reading {
+  const topics = new Set([...mirrors.values()].flat().map(({ name }) => name));
+  return { commits, topics, isWhole: isWhole && group === null };
+}
+
+function heldBack(topic: string, { kind, cause }: Unconfirmed): TaskProblem {
+  const code = kind === 'unreadable' ? 'INTERNAL_ERROR' : 'UNKNOWN_TOPIC_OR_PARTITION_ERROR';
+  return { code, message: `offsets of groups in '${topic}' are left as they are: ${cause}` };
 }
 
 /** A switch after which a group goes on from an older offset would not be exact. */

@@ -2,8 +2,9 @@
 // destination, where they begin at S once a topic is promoted; what they had at the source is
 // recorded, so that it can be seen after the source is gone. Owns the reading and the record;
 // refuses to know other kinds of groups. Invariants: it is read every half minute and before a
-// promotion, and written only when it has changed; what could not be read keeps its last value; no
-// trouble with it ever stands in the way of a promotion.
+// promotion, and written only when it has changed; what could not be read, or not be confirmed to
+// be of the mirrored topic, keeps its last value; no trouble with it ever stands in the way of a
+// promotion.
 
 import {
   createDescribeShareGroupOffsetsRequest,
@@ -18,7 +19,8 @@ import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { GroupStatus } from '../link/service.ts';
-import type { ShareGroupOffset } from '../state/records.ts';
+import { unconfirmedSources } from '../link/source-identity.ts';
+import type { ShareGroupOffset, TopicRecord } from '../state/records.ts';
 import type { TaskProblem } from './back-offs.ts';
 import type { SourceFindings } from './group-source.ts';
 
@@ -27,6 +29,8 @@ const readMs = 30_000;
 const offsetsMax = 2_000;
 
 interface Reading {
+  /** Of these mirrors. */
+  readonly topics: ReadonlySet<string>;
   readonly offsets: readonly ShareGroupOffset[];
   /** Groups whose offsets are known now. */
   readonly groups: ReadonlySet<string>;
@@ -85,11 +89,36 @@ export class SharePositions {
     if (topics === null && nowMs - this.#readAtMs < readMs) return this.#problems;
     const names = [...found.groups].filter(([, { kind }]) => kind === 'share');
     if (names.length === 0 && this.#recorded().length === 0) return [];
-    const reading = await this.#read(found, names);
+    const reading = await this.#confirmed(found, await this.#read(found, names));
     this.#problems = reading.problems;
     if (topics === null) this.#readAtMs = nowMs;
     await this.#record(this.#merged(found, reading));
     return this.#problems;
+  }
+
+  /** Start offsets are read by name too: without those of topics that may be others by now. */
+  async #confirmed(found: SourceFindings, reading: Reading): Promise<Reading> {
+    const changed = changedTopics(this.#recorded(), this.#merged(found, reading));
+    const mirrors = [...found.mirrors.values()].flat().filter(({ name }) => changed.has(name));
+    let left: (topic: string) => string | null;
+    try {
+      const unconfirmed = await unconfirmedSources(this.#link, mirrors);
+      left = (topic) => unconfirmed.get(topic)?.cause ?? null;
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+      left = (topic) => (changed.has(topic) ? error.message : null);
+    }
+    const problems = [...changed].flatMap((topic) => {
+      const cause = left(topic);
+      if (cause === null) return [];
+      return [problem(`share groups in '${topic}' are shown as they were: ${cause}`)];
+    });
+    return {
+      groups: reading.groups,
+      topics: new Set([...reading.topics].filter((topic) => left(topic) === null)),
+      offsets: reading.offsets.filter(({ topic }) => left(topic) === null),
+      problems: [...reading.problems, ...problems],
+    };
   }
 
   #recorded(): readonly ShareGroupOffset[] {
@@ -118,7 +147,7 @@ export class SharePositions {
           if (group.errorCode !== ErrorCode.NONE) problems.push(refusal(group));
           else {
             groups.add(group.groupId);
-            offsets.push(...offsetsOf(group, found.topics));
+            offsets.push(...offsetsOf(group, found.mirrors));
           }
         }
       } catch (error) {
@@ -127,16 +156,19 @@ export class SharePositions {
         problems.push(problem(message));
       }
     }
-    return { offsets, groups, problems };
+    const topics = new Set([...found.mirrors.values()].flat().map(({ name }) => name));
+    return { topics, offsets, groups, problems };
   }
 
   /** What was read, and what is known of topics and groups that could not be read or are over. */
-  #merged(found: SourceFindings, { offsets, groups }: Reading): readonly ShareGroupOffset[] {
-    const read = new Set([...found.topics.values()].flat());
-    const { topics } = this.#context.state.view;
+  #merged(
+    found: SourceFindings,
+    { topics, offsets, groups }: Reading,
+  ): readonly ShareGroupOffset[] {
+    const { view } = this.#context.state;
     const isKept = ({ group, topic }: ShareGroupOffset): boolean => {
-      if (topics.get(topic)?.link !== this.#link.name) return false;
-      if (!read.has(topic)) return true;
+      if (view.topics.get(topic)?.link !== this.#link.name) return false;
+      if (!topics.has(topic)) return true;
       const isUnread = found.groups.get(group)?.kind === 'share' && !groups.has(group);
       return isUnread || !(found.isWhole || groups.has(group));
     };
@@ -166,13 +198,29 @@ export class SharePositions {
   }
 }
 
+/** Topics of which not the same is known. */
+function changedTopics(
+  before: readonly ShareGroupOffset[],
+  after: readonly ShareGroupOffset[],
+): ReadonlySet<string> {
+  const left = new Map(before.map((one) => [keyOf(one), one]));
+  const changed = new Set<string>();
+  for (const one of after) {
+    const key = keyOf(one);
+    if (left.get(key)?.startOffset !== one.startOffset) changed.add(one.topic);
+    left.delete(key);
+  }
+  for (const { topic } of left.values()) changed.add(topic);
+  return changed;
+}
+
 /** A start of -1 says that the group has read nothing of the partition yet. */
 function offsetsOf(
   group: DescribeShareGroupOffsetsResponseGroup,
-  topics: ReadonlyMap<string, readonly string[]>,
+  mirrors: ReadonlyMap<string, readonly TopicRecord[]>,
 ): ShareGroupOffset[] {
   return group.topics.flatMap(({ topicName, partitions }) =>
-    (topics.get(topicName) ?? []).flatMap((topic) =>
+    (mirrors.get(topicName) ?? []).flatMap(({ name: topic }) =>
       partitions
         .filter(({ errorCode, startOffset }) => errorCode === ErrorCode.NONE && startOffset >= 0n)
         .map(({ partitionIndex, startOffset }) => ({

@@ -7,7 +7,7 @@ import type { Cluster } from '../../src/cluster/cluster.ts';
 import { CoordinatorMap, commitGroup, readGroups } from '../../src/tasks/group-offsets.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
+import { createTopic, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { LinkWorld } from './link-fixture.ts';
 
@@ -252,6 +252,31 @@ describe('groups', () => {
     assert.equal(heldReason(group), 'clamped');
     await world.command('resume', topic);
     await arrives(group, topic, 7n);
+  });
+
+  test('R9: that commit on a source topic made again under its name keep here what they had', async () => {
+    const topic = await mirrorWith(10);
+    const witness = await mirrorWith(3);
+    const group = uniqueName('again');
+    await commit(world.source, group, { topic, offset: 7n });
+    await arrives(group, topic, 7n);
+    await deleteTopic(world.source, topic);
+    await until('it is gone', async () => {
+      const info = (await world.source.metadata([topic])).topics.get(topic);
+      return info === undefined || info.errorCode !== 0;
+    });
+    await createTopic(world.source, topic);
+    await commit(world.source, group, { topic, offset: 2n });
+    // A round that has begun after it, and most likely before the link has looked at its source.
+    await commit(world.source, group, { topic: witness, offset: 1n });
+    await arrives(group, witness, 1n);
+    assert.equal((await committed(world.destination, group, topic))?.offset, 7n);
+    await world.inState(topic, 'FAILED');
+    await commit(world.source, group, { topic: witness, offset: 2n });
+    await arrives(group, witness, 2n);
+    assert.equal((await committed(world.destination, group, topic))?.offset, 7n);
+    await world.command('failover', topic);
+    assert.equal((await committed(world.destination, group, topic))?.offset, 7n);
   });
 
   function receiptLine(topic: string) {

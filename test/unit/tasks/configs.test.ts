@@ -77,7 +77,13 @@ function stage() {
   const context = { state, destination, events, clock } as unknown as LinkContext;
   const changes = new TopicChanges({ state, events, clock, touch: () => undefined });
   const settings = parseLinkSettings({ 'bootstrap.servers': 'a:1' });
-  const link = { name: 'dr', cluster: source, settings, sourceTopic: () => undefined };
+  const link = {
+    name: 'dr',
+    cluster: source,
+    record: { sourceClusterId: 'fake-cluster' },
+    settings,
+    sourceTopic: () => undefined,
+  };
   const task = new ConfigSync({ context, link: link as unknown as LinkRuntime, changes });
   return { state, source, destination, record, task };
 }

@@ -1,6 +1,11 @@
-// A destination of one broker with groups in memory, as far as the group task speaks to it:
-// coordinators, listing, reading and writing of offsets. Every request is counted. What is
-// committed expires when the clock says so, as at a broker.
+// A cluster of one broker with groups in memory, as far as the group task speaks to a destination
+// or to a source: coordinators, listing, reading and writing of offsets, ids of topics. Every
+// request is counted. What is committed expires when the clock says so, as at a broker.
+import {
+  createDescribeConfigsResourceResult,
+  createDescribeConfigsResponse,
+  createDescribeConfigsResult,
+} from '../../../protocol/generated/describe-configs-response.ts';
 import type { FindCoordinatorRequest } from '../../../protocol/generated/find-coordinator-request.ts';
 import {
   createCoordinator,
@@ -24,7 +29,8 @@ import {
   createOffsetFetchResponseTopics,
 } from '../../../protocol/generated/offset-fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import type { Api, Cluster } from '../../../src/cluster/cluster.ts';
+import type { Api, Cluster, TopicInfo } from '../../../src/cluster/cluster.ts';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
 
 const broker = { nodeId: 1, host: 'fake', port: 1, rack: null };
 
@@ -38,6 +44,10 @@ export class FakeGroupCluster implements Cluster {
   readonly brokers = [broker];
   readonly bootstrap: Cluster['bootstrap'] = [];
   readonly sent: string[] = [];
+  readonly topics = new Map<string, TopicInfo>();
+  /** Topics whose metadata was asked for, one entry for each request. */
+  readonly topicsAsked: (readonly string[])[] = [];
+  isDead = false;
   /** Protocol types of groups that have, or had, members here. */
   readonly withMembers = new Set<string>();
   /** By group and `topic/partition`. */
@@ -80,6 +90,7 @@ export class FakeGroupCluster implements Cluster {
     api: Api<Request, Response>,
     request: Request | ((version: number) => Request),
   ): Promise<Response> {
+    this.#checkAlive();
     this.sent.push(api.name);
     return this.#answer(api.name, request) as Response;
   }
@@ -89,11 +100,9 @@ export class FakeGroupCluster implements Cluster {
       case 'FindCoordinator':
         return this.#coordinators(request as FindCoordinatorRequest);
       case 'ListGroups':
-        return createListGroupsResponse({
-          groups: [...this.withMembers].map((groupId) =>
-            createListedGroup({ groupId, protocolType: 'consumer', groupState: 'Empty' }),
-          ),
-        });
+        return this.#list();
+      case 'DescribeConfigs':
+        return this.#configs();
       case 'OffsetFetch':
         return this.#read(request as OffsetFetchRequest);
       case 'OffsetCommit':
@@ -101,6 +110,24 @@ export class FakeGroupCluster implements Cluster {
       default:
         throw new Error(`no answer to ${name}`);
     }
+  }
+
+  #list(): unknown {
+    const groups = new Set([...this.withMembers, ...this.#offsets.keys()]);
+    return createListGroupsResponse({
+      groups: [...groups].map((groupId) => {
+        const protocolType = this.withMembers.has(groupId) ? 'consumer' : '';
+        return createListedGroup({ groupId, protocolType, groupState: 'Empty' });
+      }),
+    });
+  }
+
+  #configs(): unknown {
+    const value = String(this.#retentionMs / 60_000);
+    const name = 'offsets.retention.minutes';
+    const configs = [createDescribeConfigsResourceResult({ name, value })];
+    const result = createDescribeConfigsResult({ resourceName: String(broker.nodeId), configs });
+    return createDescribeConfigsResponse({ results: [result] });
   }
 
   #coordinators(request: FindCoordinatorRequest): unknown {
@@ -117,7 +144,7 @@ export class FakeGroupCluster implements Cluster {
       groups: request.groups.map(({ groupId, topics }) =>
         createOffsetFetchResponseGroup({
           groupId,
-          topics: (topics ?? []).map(({ name, partitionIndexes }) =>
+          topics: (topics ?? this.#committedBy(groupId)).map(({ name, partitionIndexes }) =>
             createOffsetFetchResponseTopics({
               name,
               partitions: partitionIndexes.map((partitionIndex) => {
@@ -134,6 +161,13 @@ export class FakeGroupCluster implements Cluster {
           ),
         }),
       ),
+    });
+  }
+
+  #committedBy(group: string): { name: string; partitionIndexes: number[] }[] {
+    return [...(this.#offsets.get(group)?.keys() ?? [])].map((key) => {
+      const [name = '', partition] = key.split('/');
+      return { name, partitionIndexes: [Number(partition)] };
     });
   }
 
@@ -159,8 +193,16 @@ export class FakeGroupCluster implements Cluster {
     return createOffsetCommitResponse({ topics });
   }
 
-  async metadata(): ReturnType<Cluster['metadata']> {
-    return { clusterId: 'fake', controllerId: 1, brokers: [broker], topics: new Map() };
+  async metadata(names: 'all' | readonly string[]): ReturnType<Cluster['metadata']> {
+    this.#checkAlive();
+    const wanted = names === 'all' ? [...this.topics.keys()] : names;
+    if (wanted.length > 0) this.topicsAsked.push(wanted);
+    const topics = new Map([...this.topics].filter(([name]) => wanted.includes(name)));
+    return { clusterId: 'fake', controllerId: 1, brokers: [broker], topics };
+  }
+
+  #checkAlive(): void {
+    if (this.isDead) throw new ClusterError('UNREACHABLE', 'scripted', { maybeSent: false });
   }
 
   async apiVersions(): ReturnType<Cluster['apiVersions']> {

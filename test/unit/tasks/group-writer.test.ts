@@ -18,10 +18,12 @@ function stage() {
   const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
   const context = { destination: cluster, clock, limits: defaultLinkLimits };
   const writer = new GroupWriter({ context: context as unknown as LinkContext, retentionMs });
-  const options = { mayAct: () => true, endOf: () => 100n, topicIdOf: () => topicId };
+  const options = { mayAct: () => true, endOf: () => 100n };
   const round = (group: string, offset: bigint) =>
     writer.write(
-      new Map([[group, [{ topic: 't', partition: 0, position: { offset, metadata: '' } }]]]),
+      new Map([
+        [group, [{ topic: 't', topicId, partition: 0, position: { offset, metadata: '' } }]],
+      ]),
       options,
     );
   return {
@@ -149,9 +151,14 @@ describe('a group whose coordinator is not to be had', () => {
 test('R16: the offsets of many groups are read, and read back, by a request for all of them', async () => {
   const { cluster, writer } = stage();
   const groups = Array.from({ length: 50 }, (_, index) => `group-${index}`);
-  const commit = { topic: 't', partition: 0, position: { offset: 5n, metadata: '' } };
+  const commit = {
+    topic: 't',
+    topicId: 'first',
+    partition: 0,
+    position: { offset: 5n, metadata: '' },
+  };
   const wanted = new Map(groups.map((group) => [group, [commit]]));
-  const options = { mayAct: () => true, endOf: () => 100n, topicIdOf: () => 'first' };
+  const options = { mayAct: () => true, endOf: () => 100n };
   const { written } = await writer.write(wanted, options);
   assert.equal(written, 50);
   assert.deepEqual([cluster.count('OffsetCommit'), cluster.count('OffsetFetch')], [50, 2]);
@@ -163,9 +170,14 @@ test('R16: the offsets of many groups are read, and read back, by a request for 
 
 test('what was written before the destination went away counts as written', async () => {
   const { cluster, writer } = stage();
-  const commit = { topic: 't', partition: 0, position: { offset: 5n, metadata: '' } };
+  const commit = {
+    topic: 't',
+    topicId: 'first',
+    partition: 0,
+    position: { offset: 5n, metadata: '' },
+  };
   const wanted = new Map(['first', 'second'].map((group) => [group, [commit]]));
-  const options = { mayAct: () => true, endOf: () => 100n, topicIdOf: () => 'first' };
+  const options = { mayAct: () => true, endOf: () => 100n };
   const send = cluster.send.bind(cluster);
   cluster.send = async (target, api, request) => {
     if (api.name === 'OffsetCommit' && cluster.count('OffsetCommit') > 0) {

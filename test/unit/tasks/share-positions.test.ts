@@ -10,9 +10,19 @@ import type { TopicRecord } from '../../../src/state/records.ts';
 import type { ListedGroup } from '../../../src/tasks/group-listing.ts';
 import type { SourceFindings } from '../../../src/tasks/group-source.ts';
 import { SharePositions } from '../../../src/tasks/share-positions.ts';
-import { FakeCluster, FakeState } from '../link/fakes.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror } from '../../../src/timeline/timeline.ts';
+import { FakeCluster, FakeState, shellId, sourceId, topicInfo } from '../link/fakes.ts';
 
 const share: ListedGroup = { nodeId: 1, kind: 'share', state: 'Stable' };
+const mirror = {
+  kind: 'topic',
+  name: 'eu.orders',
+  link: 'dr',
+  sourceTopic: 'orders',
+  sourceTopicId: sourceId,
+  partitions: [newMirror(virtualOffset(0n))],
+} as unknown as TopicRecord;
 
 function findings(changes: Partial<SourceFindings> = {}): SourceFindings {
   return {
@@ -20,7 +30,7 @@ function findings(changes: Partial<SourceFindings> = {}): SourceFindings {
     groups: new Map([['workers', share]]),
     problems: [],
     concerns: new Map(),
-    topics: new Map([['orders', ['eu.orders']]]),
+    mirrors: new Map([['orders', [mirror]]]),
     isWhole: true,
     ...changes,
   };
@@ -28,11 +38,11 @@ function findings(changes: Partial<SourceFindings> = {}): SourceFindings {
 
 function scene() {
   const state = new FakeState();
-  const link = { name: 'dr' };
+  const link = { name: 'dr', record: { sourceClusterId: 'fake-cluster' } };
   state.links.set('dr', link as never);
-  const topic = { kind: 'topic', name: 'eu.orders', link: 'dr' } as TopicRecord;
-  state.topics.set('eu.orders', topic);
+  state.topics.set('eu.orders', mirror);
   const source = new FakeCluster();
+  source.topics.set('orders', topicInfo('orders', sourceId, [0, 0]));
   const stage = { nowMs: 0, starts: [7n, -1n] as bigint[], errorCode: 0 };
   source.script('DescribeShareGroupOffsets', () => ({
     throttleTimeMs: 0,
@@ -62,7 +72,7 @@ function scene() {
       .map(({ group, topic: name, partition, sourceOffset, held }) =>
         [group, name, partition, sourceOffset, held].join(' '),
       );
-  return { state, stage, groups, rows };
+  return { state, source, stage, groups, rows };
 }
 
 test('start offsets in mirrored topics are recorded and shown, as the source has them', async () => {
@@ -101,9 +111,26 @@ test('of a promoted topic they stay; of a group that is gone they go', async () 
   const { groups, rows, stage } = scene();
   await groups.look(findings(), null);
   stage.nowMs = 31_000;
-  await groups.look(findings({ topics: new Map(), groups: new Map() }), null);
+  await groups.look(findings({ mirrors: new Map(), groups: new Map() }), null);
   assert.deepEqual(rows(), ['eu.workers eu.orders 0 7 share'], 'the topic is no mirror any more');
   stage.nowMs = 62_000;
   await groups.look(findings({ groups: new Map() }), null);
   assert.deepEqual(rows(), []);
+});
+
+test('R9: those of a source topic that was made again under its name are not recorded', async () => {
+  const { groups, rows, source, stage, state } = scene();
+  await groups.look(findings(), null);
+  source.topics.set('orders', topicInfo('orders', shellId, [0]));
+  stage.starts = [99n, 98n];
+  stage.nowMs = 31_000;
+  const [problem] = await groups.look(findings(), null);
+  assert.match(problem?.message ?? '', /'orders' was recreated/);
+  assert.equal(problem?.isHarmless, true);
+  assert.deepEqual(rows(), ['eu.workers eu.orders 0 7 share']);
+  source.isDead = true;
+  stage.nowMs = 62_000;
+  await groups.look(findings(), null);
+  assert.deepEqual(rows(), ['eu.workers eu.orders 0 7 share']);
+  assert.equal(state.commits.length, 1);
 });

@@ -1,0 +1,73 @@
+// Is a source topic still the one that was mirrored? Offsets of groups, configs and log ends are
+// read by a topic's name, and one that was deleted and made again has it too: until the regular
+// look at the source has seen that, what is read may be of the successor. Owns the question, which
+// is put after reading and before what was read is written anywhere; refuses to know what was read.
+// Invariants: a topic that is not provably the mirrored one is never confirmed; without topic ids
+// (brokers before 2.8) a topic of that name is all that there is to prove it by.
+//
+// Why afterwards is enough: an id is never given twice, so a topic that has its id now is the one
+// that had the name a moment ago.
+import type { Cluster } from '../cluster/cluster.ts';
+import type { LinkRecord, TopicRecord } from '../state/records.ts';
+import { examine } from './source-watch.ts';
+
+/** What is mirrored, as the record of the mirror has it. */
+export type MirroredSource = Pick<
+  TopicRecord,
+  'name' | 'sourceTopic' | 'sourceTopicId' | 'partitions'
+>;
+
+export interface Unconfirmed {
+  /** `other` is for good; the rest may be over with the next answer. */
+  readonly kind: 'other' | 'missing' | 'unreadable';
+  readonly cause: string;
+}
+
+interface Source {
+  readonly cluster: Cluster;
+  /** Of the link, where it is known: another cluster has other topics. */
+  readonly record?: Pick<LinkRecord, 'sourceClusterId'>;
+}
+
+/** Mirrors whose source cannot be confirmed now, by name, in one request. @throws ClusterError */
+export async function unconfirmedSources(
+  { cluster, record }: Source,
+  mirrors: readonly MirroredSource[],
+): Promise<ReadonlyMap<string, Unconfirmed>> {
+  const unconfirmed = new Map<string, Unconfirmed>();
+  if (mirrors.length === 0) return unconfirmed;
+  const names = [...new Set(mirrors.map(({ sourceTopic }) => sourceTopic))];
+  const { clusterId, topics } = await cluster.metadata(names);
+  const isOther = record !== undefined && record.sourceClusterId !== clusterId;
+  for (const mirror of mirrors) {
+    const doubt = isOther
+      ? other(`the source is cluster ${clusterId} now`)
+      : doubtOf(mirror, examine(mirror, topics.get(mirror.sourceTopic)));
+    if (doubt !== null) unconfirmed.set(mirror.name, doubt);
+  }
+  return unconfirmed;
+}
+
+function doubtOf(
+  { sourceTopic }: MirroredSource,
+  finding: ReturnType<typeof examine>,
+): Unconfirmed | null {
+  switch (finding.kind) {
+    case 'as-is':
+    case 'grown':
+      return null;
+    case 'failed':
+      return other(finding.error.message);
+    case 'missing':
+      return { kind: 'missing', cause: `source topic '${sourceTopic}' is not there` };
+    case 'shrunk':
+      // Of a broker that was left behind, which may not know of a successor either.
+      return { kind: 'unreadable', cause: finding.error.message };
+    case 'unreadable':
+      return { kind: 'unreadable', cause: `source topic '${sourceTopic}': ${finding.cause}` };
+  }
+}
+
+function other(cause: string): Unconfirmed {
+  return { kind: 'other', cause };
+}
