@@ -48,6 +48,16 @@ export async function unconfirmedSources(
   return unconfirmed;
 }
 
+/** The same of the topic of one feed. @throws ClusterError */
+export async function isMirroredStill(
+  source: Source,
+  feed: { readonly topic: string; readonly sourceTopic: string; readonly sourceTopicId: string },
+): Promise<boolean> {
+  const { topic: name, sourceTopic, sourceTopicId } = feed;
+  const mirror = { name, sourceTopic, sourceTopicId, partitions: [] };
+  return (await unconfirmedSources(source, [mirror])).size === 0;
+}
+
 function doubtOf(
   { sourceTopic }: MirroredSource,
   finding: ReturnType<typeof examine>,

@@ -7,6 +7,7 @@ import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkClock } from '../context.ts';
+import { isMirroredStill } from '../source-identity.ts';
 import {
   earliestTimestamp,
   firstBatchBase,
@@ -31,7 +32,19 @@ async function sourceRange(feed: PartitionFeed, link: FeedLink): Promise<Range |
   const start = starts.get(key);
   const end = ends.get(key);
   if (start?.errorCode !== ErrorCode.NONE || end?.errorCode !== ErrorCode.NONE) return null;
+  // Both are asked for by name.
+  if (!(await isMirroredStill(link, feed))) return null;
   return { earliest: start.offset, latest: end.offset };
+}
+
+/** Null: not to be had now. */
+async function readRange(feed: PartitionFeed, link: FeedLink): Promise<Range | null> {
+  try {
+    return await sourceRange(feed, link);
+  } catch (error) {
+    if (!(error instanceof ClusterError)) throw error;
+    return null;
+  }
 }
 
 export async function resolveOutOfRange(
@@ -39,7 +52,7 @@ export async function resolveOutOfRange(
   link: FeedLink,
   clock: LinkClock,
 ): Promise<void> {
-  const range = await sourceRange(feed, link);
+  const range = await readRange(feed, link);
   if (range === null) {
     feed.fail('OFFSET_OUT_OF_RANGE', clock.monotonicMs());
     link.refreshMetadata();

@@ -13,6 +13,7 @@ import { ErrorCode, errorName, forEachBatch } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { LogRebuild } from '../../../storage/mirror-log.ts';
 import type { LinkClock } from '../context.ts';
+import { isMirroredStill } from '../source-identity.ts';
 import { fetchOnce } from '../source-offsets.ts';
 import { isDense, type PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
@@ -120,6 +121,10 @@ class Rebuild {
     const { feed, link } = this.#parts;
     let isDone = false;
     while (!isDone && !feed.isStopped) {
+      // Brokers before 3.1 are asked for records by the topic's name.
+      if (!(await isMirroredStill(link, feed))) {
+        throw new NotWhole('the source topic cannot be confirmed to be the mirrored one');
+      }
       await feed.exclusively(async () => {
         if (!link.mayAct() || this.#to.end < feed.log.end) return;
         await this.#to.swap();

@@ -10,6 +10,7 @@ import { originsOf } from '../../gateway/mirror-origins.ts';
 import type { PendingCreation } from '../../state/records.ts';
 import type { LinkRuntime } from '../link.ts';
 import { LinkError } from '../link-error.ts';
+import { unconfirmedSources } from '../source-identity.ts';
 import { manyTopicConfigs } from './cluster-configs.ts';
 import { earliestStart, manySourceStarts, type SourceStart } from './start-offset.ts';
 import { shellConfigs, syncedConfigs } from './topic-configs.ts';
@@ -59,10 +60,27 @@ export async function planMirrors(
         plans.set(name, own === undefined ? noStarts(sourceTopic) : { ...draft, starts: own });
       }
     }
+    await refuseOthers(source, wanted, plans);
     return plans;
   } catch (error) {
     if (!(error instanceof ClusterError)) throw error;
     throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });
+  }
+}
+
+/** Ids, configs and starts are three answers, the last two by name: they are of one topic. */
+async function refuseOthers(
+  cluster: Cluster,
+  wanted: readonly ToPlan[],
+  plans: Map<string, Plan | LinkError>,
+): Promise<void> {
+  const planned = wanted.flatMap(({ name, sourceTopic }) => {
+    const plan = plans.get(name);
+    if (plan === undefined || plan instanceof LinkError) return [];
+    return [{ name, sourceTopic, sourceTopicId: plan.source.topicId, partitions: [] }];
+  });
+  for (const [name, { cause }] of await unconfirmedSources({ cluster }, planned)) {
+    plans.set(name, new LinkError('SOURCE_UNREACHABLE', `It changed while it was read: ${cause}`));
   }
 }
 

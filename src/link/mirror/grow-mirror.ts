@@ -7,6 +7,7 @@ import type { TopicRecord } from '../../state/records.ts';
 import { virtualOffset } from '../../timeline/offsets.ts';
 import { appendPartitions } from '../../timeline/timeline.ts';
 import type { LinkContext } from '../context.ts';
+import { unconfirmedSources } from '../source-identity.ts';
 import { isMirror } from './mirror-state.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { growShell } from './shell-topic.ts';
@@ -31,6 +32,7 @@ export async function growMirror(
 ): Promise<void> {
   const starts = await sourceStarts(source, info, { from: record.partitions.length });
   if (starts === null) return;
+  if ((await unconfirmedSources({ cluster: source }, [record])).size > 0) return;
   const count = record.partitions.length + starts.length;
   await changes.locks.run(record.name, async () => {
     const now = changes.record(record.name);

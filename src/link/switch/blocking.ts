@@ -12,6 +12,9 @@ export interface Blocking {
 const remedies = {
   SOURCE_UNREACHABLE:
     'Bring the source back, or fail over: that needs no source, and its receipt says what is lost.',
+  SOURCE_TOPIC_UNCONFIRMED:
+    'Wait: it is asked again. If another topic has the name by now, the mirror fails, and can ' +
+    'only be failed over.',
   MIRROR_LAG: 'Wait; if it does not shrink, stop the producers and see why the mirror is slow.',
   PRODUCERS_WRITING: 'Stop the producers at the source: what they write after the switch is lost.',
   TRANSACTION_OPEN:

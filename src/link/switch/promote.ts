@@ -2,8 +2,9 @@
 // topics that go all or none: draining until lag is zero twice over a quiet source, open
 // transactions ended, group offsets and configs final, then a short switch in which writers are
 // held and everything is confirmed once more. Refuses to know commands' syntax. Invariants: it
-// switches only on ends read at the source after fetching has stopped; it ends by its deadline; a
-// set is switched by one state transaction or not at all; a restart goes on with it.
+// switches only on ends of the mirrored topic that were read at the source after fetching has
+// stopped; it ends by its deadline; a set is switched by one state transaction or not at all; a
+// restart goes on with it.
 import { ClusterError } from '../../cluster/cluster.ts';
 import type { ReceiptRecord, TopicRecord } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
@@ -333,7 +334,7 @@ export class Promotions {
       [...refused].map(([name, error]) => [name, [refusalOf(error)]] as const),
     );
     const measured = members.filter(({ name }) => !refused.has(name));
-    for (const [name, own] of await this.#looks.alone(measured, run.quiet)) reasons.set(name, own);
+    for (const [name, own] of await this.#looks.last(measured, run.quiet)) reasons.set(name, own);
     for (const topic of measured) {
       const open = openTransactions(topic);
       if (open.length > 0) reasons.set(topic.name, open);

@@ -6,6 +6,7 @@ import type { LinkClock } from '../context.ts';
 import { partitionKey } from '../fetch/fetch-session.ts';
 import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic } from '../mirror/mirror-topics.ts';
+import { unconfirmedSources } from '../source-identity.ts';
 import { latestTimestamp, listOffsets, type OffsetAnswers } from '../source-offsets.ts';
 import { type Blocking, blocking } from './blocking.ts';
 import { Together } from './together.ts';
@@ -74,15 +75,35 @@ export class SourceLooks {
     return perLink(topics, (name, own) => this.#of(name).ask({ topics: own, quiet }));
   }
 
-  /** Where there is no time for a leader that does not answer for somebody else's topic. */
-  alone(
+  /**
+   * What a switch is made on. By itself, since there is no time for a leader that does not answer
+   * for somebody else's topic.
+   */
+  last(
     topics: readonly MirrorTopic[],
     quiet: ReadonlyMap<string, SourceQuiet>,
   ): Promise<LookReasons> {
     return perLink(topics, async (name, own) => {
       const reasons = await this.#look(name, [{ topics: own, quiet }]);
-      return reasons();
+      return this.#confirmed(name, own, reasons());
     });
+  }
+
+  /** Ends are read by name: those of a successor that are equal to ours say nothing. */
+  async #confirmed(
+    name: string,
+    topics: readonly MirrorTopic[],
+    reasons: LookReasons,
+  ): Promise<LookReasons> {
+    const link = this.#link(name);
+    const clear = topics.filter((topic) => reasons.get(topic.name)?.length === 0);
+    if (link === undefined) return reasons;
+    const records = clear.map(({ record }) => record);
+    const confirmed = new Map(reasons);
+    for (const [topic, { cause }] of await unconfirmedSources(link, records)) {
+      confirmed.set(topic, [blocking('SOURCE_TOPIC_UNCONFIRMED', cause)]);
+    }
+    return confirmed;
   }
 
   #of(name: string): Together<Look, LookReasons> {

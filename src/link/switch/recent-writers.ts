@@ -16,6 +16,7 @@ import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic } from '../mirror/mirror-topics.ts';
 import type { RecentWriter, RecentWriters } from '../service.ts';
 import { messageOf } from '../signal.ts';
+import { examine } from '../source-watch.ts';
 
 /** The latest of them; the count says how many there are. */
 const writersListed = 100;
@@ -84,6 +85,12 @@ async function leadersOf(
   const byLeader = new Map<number, Place[]>();
   for (const topic of topics) {
     const info = infos.get(topic.record.sourceTopic);
+    const finding = examine(topic.record, info);
+    // Whoever writes to a successor writes nothing that a failover would lose.
+    if (finding.kind === 'failed') {
+      fail(found, [topic], finding.error.message);
+      continue;
+    }
     if (info === undefined || info.errorCode !== ErrorCode.NONE) {
       const code = info?.errorCode ?? ErrorCode.UNKNOWN_TOPIC_OR_PARTITION;
       fail(found, [topic], errorName(code));

@@ -12,6 +12,7 @@ import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic, MirrorTopics } from '../mirror/mirror-topics.ts';
 import type { TopicChanges } from '../mirror/topic-changes.ts';
 import { Loop, messageOf } from '../signal.ts';
+import { unconfirmedSources } from '../source-identity.ts';
 import { latestTimestamp, listOffsets } from '../source-offsets.ts';
 import { lossOf } from './receipt.ts';
 
@@ -175,12 +176,8 @@ async function sourceEnds(
   const names = [...new Set(topics.map(({ record }) => record.sourceTopic))];
   const { topics: infos } = await cluster.metadata(names);
   // The source of an archived copy is another topic, whether ids tell or not.
-  const same = topics.filter(
-    ({ record }) =>
-      record.logTopicId === undefined &&
-      infos.get(record.sourceTopic)?.topicId === record.sourceTopicId,
-  );
-  const partitions = [...new Set(same.map(({ record }) => record.sourceTopic))].flatMap((topic) =>
+  const asked = topics.filter(({ record }) => record.logTopicId === undefined);
+  const partitions = [...new Set(asked.map(({ record }) => record.sourceTopic))].flatMap((topic) =>
     (infos.get(topic)?.partitions ?? []).map(({ partition, leaderId }) => ({
       topic,
       partition,
@@ -188,6 +185,9 @@ async function sourceEnds(
     })),
   );
   const answers = await listOffsets(cluster, partitions, { timestamp: latestTimestamp });
+  const records = asked.map(({ record }) => record);
+  const unconfirmed = await unconfirmedSources({ cluster }, records);
+  const same = asked.filter(({ name }) => !unconfirmed.has(name));
   return new Map(
     same.map(({ name, record, partitions: own }) => {
       const ends = new Map<number, bigint>();

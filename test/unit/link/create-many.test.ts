@@ -27,6 +27,8 @@ class AdminCluster extends FakeCluster {
   readonly refusedLater = new Map<string, number>();
   readonly #state: FakeState | null;
   isAnswerLost = false;
+  /** Called before starts and ends are told. */
+  onListOffsets: () => void = () => undefined;
 
   constructor(state: FakeState | null = null) {
     super();
@@ -48,6 +50,7 @@ class AdminCluster extends FakeCluster {
     }
     if (api.name === 'CreateTopics') return this.#create(value) as Response;
     this.calls.push(api.name);
+    if (api.name === 'ListOffsets') this.onListOffsets();
     return super.send(target, api, request);
   }
 
@@ -142,6 +145,16 @@ describe('mirrors made together', () => {
       'put' in change && change.put.kind === 'topic' ? [change.put.name] : [],
     );
     assert.deepEqual(gated, ['topic-0', 'topic-3', 'topic-4', 'topic-5']);
+  });
+
+  test('R9: are not made of the configs and starts of topics that were made again meanwhile', async (t) => {
+    const { source, create, states } = await scene(t, 2);
+    source.onListOffsets = () => {
+      source.topics.set('topic-1', topicInfo('topic-1', idOf('S', 9), [0, 0]));
+    };
+    const errors = await create();
+    assert.match(errors.get('topic-1')?.message ?? '', /changed while it was read: .*recreated/);
+    assert.deepEqual(states(), ['ACTIVE', 'none']);
   });
 
   test('stay intents when the answer of the destination is lost, and are gone on with', async (t) => {

@@ -10,7 +10,15 @@ import { acceptPartition, positionBehind } from '../../../src/link/fetch/fetch-r
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId, type TestBatch } from './fakes.ts';
+import {
+  batch,
+  FakeCluster,
+  openTestStorage,
+  shellId,
+  sourceId,
+  type TestBatch,
+  topicInfo,
+} from './fakes.ts';
 
 async function scene(t: TestContext, batches: readonly TestBatch[] = [], start = 0n) {
   const { storage } = await openTestStorage(t);
@@ -29,6 +37,7 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
   });
   feed.follow(1, 5);
   const link = new FakeLink(new FakeCluster());
+  link.cluster.topics.set('orders', topicInfo('orders', sourceId, [5]));
   const accept = async (data: Parameters<typeof createPartitionData>[0]) => {
     await acceptPartition(feed, createPartitionData({ highWatermark: -1n, ...data }), {
       link,
@@ -288,6 +297,15 @@ describe('an offset out of range', () => {
     await accept(outOfRange);
     assert.match(link.failures.join(), /^LOST_HISTORY.*\[5, 9\)/);
     assert.equal(log.end, 5n);
+  });
+
+  test('R9, R10: of a topic that was made again under the name says nothing of the mirrored one', async (t) => {
+    const { feed, link, accept } = await scene(t, [{ base: 0n, count: 5 }]);
+    link.cluster.topics.set('orders', topicInfo('orders', shellId, [0]));
+    link.cluster.starts.set('orders/0', 9n);
+    link.cluster.ends.set('orders/0', 20n);
+    await accept(outOfRange);
+    assert.deepEqual([link.failures, feed.failures, link.refreshes], [[], 1, 1]);
   });
 
   test('above the source’s end stops the mirror', async (t) => {

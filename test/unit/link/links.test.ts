@@ -15,6 +15,7 @@ import {
   FakeCluster,
   FakeState,
   openTestStorage,
+  shellId,
   sourceId,
   testContext,
   topicInfo,
@@ -119,6 +120,31 @@ test('receipts of many topics are completed at once, of the topics of their own 
     completed().map((line) => [line.topic, line.partitions[0]?.found]),
     names.map((name) => [name, { sourceEnd: 7n, lostRecords: 2n }]),
   );
+});
+
+test('R9: a receipt is not completed with the ends of a topic that was made again meanwhile', async (t) => {
+  const switched = { state: 'STOPPED', stoppedBy: 'failover' } as const;
+  const records = ['again', 'still'].map((name) => topic(name, switched));
+  const { state, source, context, topics, changes } = await scene(t, records);
+  state.receipts.set('one', receiptOf('one', ['again', 'still']));
+  for (const { name } of records) {
+    source.topics.set(name, topicInfo(name, sourceId, [0]));
+    source.ends.set(`${name}/0`, 7n);
+  }
+  const ends = source.ends.get.bind(source.ends);
+  source.ends.get = (key) => {
+    if (key === 'again/0') source.topics.set('again', topicInfo('again', shellId, [0]));
+    return ends(key);
+  };
+  const link = { name: 'dr', record: { linkId: ids[0], paused: false } };
+  const links = () => [{ ...link, connected: async () => source } as never];
+  const watch = new SwitchedWatch({ context, topics, changes, links });
+  watch.start();
+  t.after(() => watch.close());
+  const found = (name: string) =>
+    state.receipts.get('one')?.topics.find((line) => line.topic === name)?.partitions[0]?.found;
+  await until('the other one', () => found('still') !== null);
+  assert.equal(found('again'), null);
 });
 
 test('a receipt is shown whole by any of its ids, also when the topics of a part have failed', () => {

@@ -133,6 +133,17 @@ test('one that is not ready holds all of its set, and each says why', async (t) 
   await until('both', () => stateOf('t0') === 'STOPPED' && stateOf('t1') === 'STOPPED');
 });
 
+test('R9: equal ends of a topic that was made again under the name promote nothing', async (t) => {
+  const { state, source, promotions, stateOf, codes } = await scene(t, [pending(0)]);
+  source.topics.set('t0', topicInfo('t0', ids[2] ?? '', [0]));
+  promotions.resume();
+  await until('the doubt', () => codes('t0').includes('SOURCE_TOPIC_UNCONFIRMED'));
+  assert.match(promotions.blocking('t0')[0]?.message ?? '', /'t0' was recreated/);
+  assert.equal(state.commits.length, 0);
+  source.topics.set('t0', topicInfo('t0', ids[0] ?? '', [0]));
+  await until('promoted', () => stateOf('t0') === 'STOPPED');
+});
+
 test('cancelling one of a set takes all of it back', async (t) => {
   const atomic = { id: 'set', count: 2 };
   const world = await scene(t, [pending(0, atomic), pending(1, atomic)]);

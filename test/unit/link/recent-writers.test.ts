@@ -6,7 +6,7 @@ import { ClusterError, type TopicInfo } from '../../../src/cluster/cluster.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
 import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { recentWriters } from '../../../src/link/switch/recent-writers.ts';
-import { FakeCluster, sourceId, topicInfo } from './fakes.ts';
+import { FakeCluster, shellId, sourceId, topicInfo } from './fakes.ts';
 
 interface Producer {
   producerId: bigint;
@@ -46,7 +46,12 @@ function scene(...infos: readonly TopicInfo[]) {
   for (const info of infos) source.topics.set(info.name, info);
   const link = { name: 'dr', connected: async () => source } as unknown as LinkRuntime;
   const mirrors = infos.map(
-    ({ name }) => ({ name: `x.${name}`, link: 'dr', record: { sourceTopic: name } }) as MirrorTopic,
+    ({ name, topicId }) =>
+      ({
+        name: `x.${name}`,
+        link: 'dr',
+        record: { sourceTopic: name, sourceTopicId: topicId, partitions: [] },
+      }) as unknown as MirrorTopic,
   );
   const ask = () => recentWriters(new Map([[link, mirrors]]), { sinceMs: 1_000 });
   return { source, ask };
@@ -101,4 +106,13 @@ test('a source that is old, or does not answer, has unknown writers, not none', 
   const missing = scene(topicInfo('gone', sourceId, [0]));
   missing.source.topics.clear();
   assert.match((await missing.ask()).problems[0]?.message ?? '', /UNKNOWN_TOPIC/);
+});
+
+test('R9: whoever writes to a topic that was made again is no writer of the mirrored one', async () => {
+  const { source, ask } = scene(topicInfo('orders', sourceId, [0]));
+  source.topics.set('orders', topicInfo('orders', shellId, [0]));
+  source.producers.set('orders/0', [producer(1n, 2_000n)]);
+  const { writers, problems } = await ask();
+  assert.deepEqual(writers, []);
+  assert.match(problems[0]?.message ?? '', /'orders' was recreated/);
 });

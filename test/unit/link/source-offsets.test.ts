@@ -20,11 +20,14 @@ import { sourceStarts } from '../../../src/link/mirror/start-offset.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
 
+const info = topicInfo('t', sourceId, [0]);
+
 class Cut extends FakeCluster {
   errorCode: number = ErrorCode.NONE;
 
   constructor() {
     super();
+    this.topics.set('t', info);
     this.starts.set('t/0', 150n);
     this.ends.set('t/0', 300n);
   }
@@ -42,8 +45,6 @@ class Cut extends FakeCluster {
     return createFetchResponse({ responses }) as Response;
   }
 }
-
-const info = topicInfo('t', sourceId, [0]);
 
 test('a copy begins with the batch that holds the first offset', async () => {
   assert.deepEqual(await sourceStarts(new Cut(), info), [{ start: 150n, base: 100n }]);
