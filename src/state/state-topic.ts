@@ -7,13 +7,10 @@ import {
   createCreatableTopicConfig,
   createCreateTopicsRequest,
 } from '../../protocol/generated/create-topics-request.ts';
-import {
-  createDescribeConfigsRequest,
-  createDescribeConfigsResource,
-} from '../../protocol/generated/describe-configs-request.ts';
 import { ErrorCode, errorName } from '../../protocol/index.ts';
-import { createTopicsApi, describeConfigsApi } from '../cluster/apis.ts';
+import { createTopicsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
+import { readTopicConfigs } from '../cluster/config-requests.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { StateError } from './state.ts';
 
@@ -21,7 +18,6 @@ export const replicationFactorMax = 3;
 /** The largest record, with room: some 50,000 partitions in one topic. */
 export const messageBytesMax = 8 * 1024 * 1024;
 
-const topicResource = 2;
 const leaderWaitMs = 30_000;
 const confirmations = 3;
 
@@ -125,15 +121,8 @@ export async function checkStateTopic(cluster: Cluster, info: TopicInfo): Promis
     const message = `state topic ${info.name} has ${count} partitions, needed is 1`;
     throw new StateError('CORRUPT', message);
   }
-  const resource = createDescribeConfigsResource({
-    resourceType: topicResource,
-    resourceName: info.name,
-    configurationKeys: null,
-  });
-  const request = createDescribeConfigsRequest({ resources: [resource] });
-  const response = await cluster.send({ kind: 'any' }, describeConfigsApi, request);
-  const result = response.results[0];
-  if (!result || result.errorCode !== ErrorCode.NONE) {
+  const result = (await readTopicConfigs(cluster, [info.name], null)).get(info.name);
+  if (result?.errorCode !== ErrorCode.NONE) {
     const reason = result?.errorMessage ?? errorName(result?.errorCode ?? -1);
     throw new StateError('UNAVAILABLE', `settings of state topic ${info.name}: ${reason}`);
   }

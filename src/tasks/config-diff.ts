@@ -3,6 +3,7 @@
 // Invariants: an edit at the destination survives, except of keys that always follow the source
 // and of the pinned tombstones of a compacted mirror; a key that is not set at the source any more
 // is unset.
+import type { ConfigChange } from '../cluster/config-requests.ts';
 import {
   alwaysSynced,
   isPinned,
@@ -23,12 +24,6 @@ export interface ConfigComparison {
   readonly before: Readonly<Record<string, string>> | null;
   readonly actual: ReadonlyMap<string, ActualConfig>;
   readonly include: ReadonlySet<string>;
-}
-
-export interface ConfigChange {
-  readonly name: string;
-  /** Null: unset, so that the destination's own default applies. */
-  readonly value: string | null;
 }
 
 export interface LocalEdit {

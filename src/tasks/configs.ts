@@ -1,5 +1,5 @@
 // The config task of a link: topic configs of mirrors follow their source every few seconds. Owns
-// the rounds; refuses to decide (config-diff.ts) and to speak Kafka (config-requests.ts).
+// the rounds; refuses to decide (config-diff.ts).
 // Invariants: a topic that is not (or not any more) the mirror's own shell is never altered;
 // nothing is taken over from a source topic that is not provably the mirrored one any more; the
 // lease is checked before each change; what the destination refuses is shown, tried again with
@@ -7,6 +7,12 @@
 
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { Serial } from '../../storage/disk/serial.ts';
+import {
+  alterTopicConfigs,
+  type ConfigChange,
+  type DescribedConfigs,
+  readTopicConfigs,
+} from '../cluster/config-requests.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
@@ -21,14 +27,8 @@ import { unconfirmedSources } from '../link/source-identity.ts';
 import type { TopicRecord } from '../state/records.ts';
 import { BackOffs, type TaskProblem } from './back-offs.ts';
 import { chunks } from './chunks.ts';
-import {
-  type ActualConfig,
-  type ConfigChange,
-  type ConfigDiff,
-  diffConfigs,
-  isSameRecord,
-} from './config-diff.ts';
-import { alterTopicConfigs, readTopicConfigs, type TopicConfigs } from './config-requests.ts';
+import { type ActualConfig, type ConfigDiff, diffConfigs, isSameRecord } from './config-diff.ts';
+
 import type { TaskRound, TaskWork } from './sync-task.ts';
 
 const topicsPerRequest = 100;
@@ -320,7 +320,7 @@ function alterErrorCode(code: number): string {
 /** A topic that is not there is the link's and the shell watch's to tell. */
 function unreadable(
   topic: string,
-  read: TopicConfigs | undefined,
+  read: DescribedConfigs | undefined,
   side: 'source' | 'destination',
 ): TaskProblem | null {
   const code = read?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;

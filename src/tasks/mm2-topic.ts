@@ -11,11 +11,11 @@ import {
 import { buildBatch, ErrorCode, errorName } from '../../protocol/index.ts';
 import { produceApi } from '../cluster/apis.ts';
 import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
+import { readTopicConfigs } from '../cluster/config-requests.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import { LinkError } from '../link/link-error.ts';
 import { createShell } from '../link/mirror/shell-topic.ts';
 import { chunks } from './chunks.ts';
-import { readTopicConfigs } from './config-requests.ts';
 import type { Mm2Record } from './mm2-records.ts';
 import { TaskError } from './sync-task.ts';
 

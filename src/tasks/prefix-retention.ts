@@ -7,11 +7,11 @@ import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { RetentionRules } from '../../storage/mirror-log.ts';
 import { ClusterError } from '../cluster/cluster.ts';
+import { readTopicConfigs } from '../cluster/config-requests.ts';
 import type { LinkContext } from '../link/context.ts';
 import { isMirror } from '../link/mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import { Loop, messageOf } from '../link/signal.ts';
-import { readTopicConfigs } from './config-requests.ts';
 
 /** Kafka's own log.retention.check.interval.ms. */
 const checkMsDefault = 300_000;

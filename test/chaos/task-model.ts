@@ -9,11 +9,11 @@
 import { isControl, nextOffset, readBatchHeader } from '../../protocol/index.ts';
 import { openRecords } from '../../protocol/records.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import type { Acl } from '../../src/state/records.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { anyAcl } from '../../src/tasks/acl-filters.ts';
 import { readAcls } from '../../src/tasks/acl-requests.ts';
-import { readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { committedOffsets } from '../helpers/group-offsets.ts';
 import { offsets } from '../helpers/linked-stage.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';

@@ -6,9 +6,9 @@
 
 import assert from 'node:assert/strict';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { alterTopicConfigs } from '../../src/cluster/config-requests.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { createAcls, deleteAcls } from '../../src/tasks/acl-requests.ts';
-import { alterTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { retention } from './task-model.ts';
 import type { WalkScene } from './walk-scene.ts';
 

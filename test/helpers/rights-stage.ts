@@ -6,11 +6,11 @@
 // only at what the tasks say of themselves.
 
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import type { Acl } from '../../src/state/records.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { anyAcl } from '../../src/tasks/acl-filters.ts';
 import { createAcls, deleteAcls, readAcls } from '../../src/tasks/acl-requests.ts';
-import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { type CausewayProcess, prepareCauseway } from './causeway-process.ts';
 import { commitOffsets, committedOffsets } from './group-offsets.ts';
 import type { KafkaCluster } from './kafka-cluster.ts';

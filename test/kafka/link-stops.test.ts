@@ -7,7 +7,7 @@ import { access, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { isControl, readBatchHeader, readControlType } from '../../protocol/record-batch.ts';
-import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requests.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';

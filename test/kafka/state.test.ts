@@ -17,10 +17,6 @@ import {
   createDeleteTopicsRequest,
 } from '../../protocol/generated/delete-topics-request.ts';
 import {
-  createDescribeConfigsRequest,
-  createDescribeConfigsResource,
-} from '../../protocol/generated/describe-configs-request.ts';
-import {
   createAlterableConfig,
   createAlterConfigsResource,
   createIncrementalAlterConfigsRequest,
@@ -30,12 +26,12 @@ import { ErrorCode } from '../../protocol/index.ts';
 import {
   createTopicsApi,
   deleteTopicsApi,
-  describeConfigsApi,
   incrementalAlterConfigsApi,
   initProducerIdApi,
 } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
+import { readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import { Events } from '../../src/observe/events.ts';
 import { openState } from '../../src/state/open-state.ts';
 import type { OpenedState, StateOptions } from '../../src/state/options.ts';
@@ -175,19 +171,10 @@ describe('the state topic', () => {
     const state = await open({ name });
     await state.close();
     const topic = stateTopicName(name);
-    const resource = createDescribeConfigsResource({
-      resourceType: 2,
-      resourceName: topic,
-      configurationKeys: null,
-    });
-    const described = await admin.send(
-      { kind: 'any' },
-      describeConfigsApi,
-      createDescribeConfigsRequest({ resources: [resource] }),
-    );
+    const described = (await readTopicConfigs(admin, [topic], null)).get(topic);
     const topicLevel = 1;
     const own = new Map(
-      (described.results[0]?.configs ?? [])
+      (described?.configs ?? [])
         .filter((config) => config.configSource === topicLevel)
         .map((config) => [config.name, config.value]),
     );

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { createDeleteTopicsRequest } from '../../protocol/generated/delete-topics-request.ts';
 import { deleteTopicsApi } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
-import { readTopicConfigs } from '../../src/tasks/config-requests.ts';
+import { readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
 import { command, mirrorView, post, stopMirroring } from '../helpers/mirror-commands.ts';

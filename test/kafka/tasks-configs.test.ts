@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Cluster } from '../../src/cluster/cluster.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import type { TaskStatus } from '../../src/link/service.ts';
-import { alterTopicConfigs, readTopicConfigs } from '../../src/tasks/config-requests.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
 import { createTopic } from '../helpers/topic-admin.ts';

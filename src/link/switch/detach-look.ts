@@ -10,8 +10,8 @@ import {
 import { ErrorCode, errorName } from '../../../protocol/index.ts';
 import { deleteRecordsApi } from '../../cluster/apis.ts';
 import type { Cluster, TopicInfo } from '../../cluster/cluster.ts';
+import { readTopicConfigs } from '../../cluster/config-requests.ts';
 import type { PartitionView } from '../../gateway/topic-directory.ts';
-import { readTopicConfigs } from '../../tasks/config-requests.ts';
 import { readTopicCommits } from '../../tasks/group-shift.ts';
 import { firstNativeOffset, type NativeExtent, openNativeExtent } from '../../timeline/timeline.ts';
 import { LinkError } from '../link-error.ts';

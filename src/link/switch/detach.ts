@@ -6,6 +6,7 @@
 // timeline ends, or every group is put back and it stays.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
+import { alterTopicConfigs, readTopicConfigs } from '../../cluster/config-requests.ts';
 import {
   type DetachCommit,
   logTopicIdOf,
@@ -13,7 +14,6 @@ import {
   type TopicRecord,
 } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
-import { alterTopicConfigs, readTopicConfigs } from '../../tasks/config-requests.ts';
 import { moveCommits, type UnmovedGroup } from '../../tasks/group-shift.ts';
 import type { LinkContext } from '../context.ts';
 import { LinkError } from '../link-error.ts';

@@ -6,6 +6,7 @@ import {
   createAddPartitionsToTxnResponse,
   createAddPartitionsToTxnTopicResult,
 } from '../../../protocol/generated/add-partitions-to-txn-response.ts';
+import type { DescribeConfigsRequest } from '../../../protocol/generated/describe-configs-request.ts';
 import {
   createDescribeConfigsResourceResult,
   createDescribeConfigsResponse,
@@ -137,7 +138,7 @@ export class FakeStateCluster implements Cluster {
   #answer(name: string, request: unknown): unknown {
     switch (name) {
       case 'DescribeConfigs':
-        return this.#describeConfigs();
+        return this.#describeConfigs(request as DescribeConfigsRequest);
       case 'InitProducerId':
         return this.#initProducerId(request as InitProducerIdRequest);
       case 'AddPartitionsToTxn':
@@ -155,7 +156,7 @@ export class FakeStateCluster implements Cluster {
     }
   }
 
-  #describeConfigs(): unknown {
+  #describeConfigs({ resources }: DescribeConfigsRequest): unknown {
     const settings = {
       'cleanup.policy': 'compact',
       'unclean.leader.election.enable': 'false',
@@ -165,7 +166,10 @@ export class FakeStateCluster implements Cluster {
     const configs = Object.entries(settings).map(([name, value]) =>
       createDescribeConfigsResourceResult({ name, value }),
     );
-    return createDescribeConfigsResponse({ results: [createDescribeConfigsResult({ configs })] });
+    const results = resources.map(({ resourceName }) =>
+      createDescribeConfigsResult({ resourceName, configs }),
+    );
+    return createDescribeConfigsResponse({ results });
   }
 
   #initProducerId(request: InitProducerIdRequest): unknown {
