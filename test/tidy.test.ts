@@ -10,7 +10,13 @@ import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { rootDirectory } from './helpers/repository.ts';
 import { offences, rules } from './tidy/rules.ts';
-import { allFiles, isCode, isGenerated, reachableFrom } from './tidy/source-files.ts';
+import {
+  allFiles,
+  importCircles,
+  isCode,
+  isGenerated,
+  reachableFrom,
+} from './tidy/source-files.ts';
 
 const run = promisify(execFile);
 const files = allFiles();
@@ -50,6 +56,17 @@ test('no file is dead', () => {
   );
   const dead = ofProduct.filter((file) => !reached.has(file.path)).map((file) => file.path);
   assertNone(dead);
+});
+
+test('no files of the product import each other in a circle', () => {
+  const file = (name: string, other: string) => ({
+    path: `src/${name}.ts`,
+    text: `import type { Other } from './${other}.ts';`,
+  });
+  const circle = [file('a', 'b'), file('b', 'c'), file('c', 'a'), file('d', 'a')];
+  assert.deepEqual(importCircles(circle), ['src/a.ts -> src/b.ts -> src/c.ts -> src/a.ts']);
+  const isProduct = ({ path: name }: { path: string }) => /^(protocol|storage|src)\//.test(name);
+  assertNone(importCircles(handWritten.filter(isProduct)));
 });
 
 test('the page of guarantees names the tests that there are', async () => {

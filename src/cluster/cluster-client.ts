@@ -6,7 +6,8 @@
 import { ErrorCode } from '../../protocol/index.ts';
 import type { KafkaClientSettings } from '../config/config.ts';
 import type { ReferenceSources } from '../config/references.ts';
-import { type Address, AddressMap, addressKey, formatAddress, parseAddress } from './address.ts';
+import { type Address, addressKey, formatAddress } from './address.ts';
+import { AddressMap, parseAddress } from './address-map.ts';
 import { fetchApi, findCoordinatorApi, metadataApi } from './apis.ts';
 import {
   type Api,

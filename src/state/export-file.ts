@@ -5,10 +5,11 @@
 // of its changes, then key and value of each, null where a record was deleted.
 // Invariants: a file whose records were cut anywhere is refused; of the commits behind them only
 // the last one may be cut, as by a crash, and it counts whole or not at all.
+
+import type { KeyValue } from './partition-writer.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
 import { type StateRecord, stateKey } from './records.ts';
 import { StateError } from './state.ts';
-import type { KeyValue } from './transaction-writer.ts';
 
 export interface ExportHead {
   readonly format: 'causeway-state';

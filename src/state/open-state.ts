@@ -14,6 +14,7 @@ import { StateNotices, text } from './notices.ts';
 import type { OpenedState, StateOptions } from './options.ts';
 import { ownProcess } from './own-process.ts';
 import { OwnTopic } from './own-topic.ts';
+import type { KeyValue } from './partition-writer.ts';
 import { checkRecordSize } from './partition-writer.ts';
 import { awaitSilence, isGoneHere, lastRenewedMs, type Watch } from './predecessor.ts';
 import { decodeRecord, encodeRecord } from './record-format.ts';
@@ -22,7 +23,7 @@ import { SnapshotWriter } from './snapshot.ts';
 import { type Lease, type StateChange, StateError, type StateView } from './state.ts';
 import { asUnavailable } from './state-topic.ts';
 import { TopicReader } from './topic-reader.ts';
-import { type KeyValue, TransactionWriter } from './transaction-writer.ts';
+import { TransactionWriter } from './transaction-writer.ts';
 import { changeKey, RecordView } from './view.ts';
 import { WaitingCommits } from './waiting-commits.ts';
 

@@ -15,7 +15,12 @@ import { pauseMs } from '../cluster/pause.ts';
 import { FencedError, isFencedCode } from './fenced.ts';
 import { StateError } from './state.ts';
 import { messageBytesMax } from './state-topic.ts';
-import type { KeyValue } from './transaction-writer.ts';
+
+export interface KeyValue {
+  readonly key: string;
+  /** Null deletes the key. */
+  readonly value: string | null;
+}
 
 export interface Producer {
   readonly producerId: bigint;

@@ -7,7 +7,7 @@
 import { constants, copyFile, mkdir, open, rename } from 'node:fs/promises';
 import path from 'node:path';
 import { formatCommit } from './export-file.ts';
-import type { KeyValue } from './transaction-writer.ts';
+import type { KeyValue } from './partition-writer.ts';
 
 export const snapshotFileName = 'state-snapshot.jsonl';
 /** What the process before us left: kept, so that a start with a wrong state overwrites nothing. */

@@ -19,14 +19,8 @@ import { addPartitionsToTxnApi, endTxnApi, initProducerIdApi } from '../cluster/
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { FencedError, isFencedCode } from './fenced.ts';
-import { lane, PartitionWriter } from './partition-writer.ts';
+import { type KeyValue, lane, PartitionWriter } from './partition-writer.ts';
 import { StateError } from './state.ts';
-
-export interface KeyValue {
-  readonly key: string;
-  /** Null deletes the key. */
-  readonly value: string | null;
-}
 
 export interface TransactionWriterOptions {
   readonly cluster: Cluster;

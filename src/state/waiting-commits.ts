@@ -3,8 +3,9 @@
 // five round trips, and none of who waits has seen the outcome of another. Invariants: no commit
 // is ever split; changes keep the order in which they came; all of one transaction have one
 // outcome.
+
+import type { KeyValue } from './partition-writer.ts';
 import type { StateChange } from './state.ts';
-import type { KeyValue } from './transaction-writer.ts';
 
 interface Waiting {
   readonly changes: readonly StateChange[];

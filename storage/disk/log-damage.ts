@@ -16,15 +16,14 @@ import {
   verifyBatchCrc,
 } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
-import type { LogDamage } from '../mirror-log.ts';
 import { type BatchMeta, checkBatches } from './batch-check.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import type { LogDurability } from './log-durability.ts';
-import type { LogState } from './log-state.ts';
+import type { DamagedRange, LogState } from './log-state.ts';
 import type { OnReport } from './reports.ts';
 import type { Segment } from './segment.ts';
-import { type IndexedPlace, placeAbovePosition, placeAtPosition } from './segment-index.ts';
+import { placeAbovePosition, placeAtPosition } from './segment-index.ts';
 import type { SegmentIndexes } from './segment-indexes.ts';
 
 /** More are not remembered: they are found again by the next read. */
@@ -32,16 +31,6 @@ const damageMax = 64;
 
 /** Base offset, length, leader epoch and magic of a batch are not in its CRC. */
 const uncheckedBytes = 17;
-
-export interface DamagedRange extends LogDamage {
-  readonly segment: Segment;
-  readonly start: number;
-  readonly end: number;
-  /** When it was found, nothing lay behind it in its segment. */
-  readonly endsSegment: boolean;
-  /** The indexed batch that the range begins with; null at the start of the segment. */
-  readonly first: IndexedPlace | null;
-}
 
 export interface LogDamagesOptions {
   readonly state: LogState;

@@ -6,16 +6,25 @@
 
 import { type BatchHeader, nextOffset } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
-import type { LogId, RetentionRules } from '../mirror-log.ts';
+import type { LogDamage, LogId, RetentionRules } from '../mirror-log.ts';
 import type { BatchMeta, ControlType } from './batch-check.ts';
 import type { CheckpointState, DurablePoint } from './checkpoint.ts';
 import { EpochHistory } from './epoch-history.ts';
 import { storageError } from './failures.ts';
-import type { DamagedRange } from './log-damage.ts';
 import { larger, smaller } from './offsets.ts';
 import { Segment } from './segment.ts';
-import type { IndexInterval } from './segment-index.ts';
+import type { IndexedPlace, IndexInterval } from './segment-index.ts';
 import { TransactionTracker } from './transactions.ts';
+
+export interface DamagedRange extends LogDamage {
+  readonly segment: Segment;
+  readonly start: number;
+  readonly end: number;
+  /** When it was found, nothing lay behind it in its segment. */
+  readonly endsSegment: boolean;
+  /** The indexed batch that the range begins with; null at the start of the segment. */
+  readonly first: IndexedPlace | null;
+}
 
 export class LogState {
   readonly id: LogId;

@@ -20,7 +20,7 @@ import type { OpenTransaction } from '../mirror-log.ts';
 import { type Disk, DiskError } from './device.ts';
 import type { EpochStart } from './epoch-history.ts';
 import type { FileTable } from './file-table.ts';
-import type { LargestTimestamp } from './segment.ts';
+import type { LargestTimestamp } from './segment-index.ts';
 
 export const sealFileName = 'sealed';
 

@@ -20,6 +20,12 @@ export interface IndexInterval {
 /** Kafka's own interval; then 8 + 12 bytes of index per 32 KiB of log. */
 export const defaultIndexInterval: IndexInterval = { activeBytes: 4096, sealedBytes: 32_768 };
 
+/** A largest timestamp and the last offset of the first batch that has it. */
+export interface LargestTimestamp {
+  readonly timestamp: bigint;
+  readonly lastOffset: bigint;
+}
+
 export const offsetEntryBytes = 8;
 export const timeEntryBytes = 12;
 

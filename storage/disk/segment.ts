@@ -10,7 +10,7 @@ import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-
 import type { OpenTransaction } from '../mirror-log.ts';
 import { joinPath } from './device.ts';
 import type { SealedSegment } from './seal-file.ts';
-import { GrowingIndex, type IndexInterval } from './segment-index.ts';
+import { GrowingIndex, type IndexInterval, type LargestTimestamp } from './segment-index.ts';
 
 /** Offsets in a segment are kept relative to its base, as 31 bits, as in Kafka's index files. */
 export const relativeOffsetMax = 2n ** 31n - 1n;
@@ -40,12 +40,6 @@ export function parseSegmentFileName(name: string): bigint | null {
 export function parseIndexFileName(name: string): bigint | null {
   const match = /^(\d{20})\.(?:index|timeindex|txnindex)(?:\.new)?$/.exec(name);
   return match?.[1] === undefined ? null : BigInt(match[1]);
-}
-
-/** A largest timestamp and the last offset of the first batch that has it. */
-export interface LargestTimestamp {
-  readonly timestamp: bigint;
-  readonly lastOffset: bigint;
 }
 
 export class Segment {

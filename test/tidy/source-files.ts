@@ -78,3 +78,24 @@ export function reachableFrom(entries: readonly string[]): Set<string> {
   }
   return seen;
 }
+
+/** Chains of files in which each imports the next and the last the first, types included. */
+export function importCircles(files: readonly SourceFile[]): string[] {
+  const imports = new Map(
+    files.map(({ path: name, text }) => [
+      name,
+      importsOf(text).flatMap((specifier) => resolveImport(name, specifier) ?? []),
+    ]),
+  );
+  const circles: string[] = [];
+  const done = new Set<string>();
+  const visit = (name: string, chain: readonly string[]): void => {
+    const at = chain.indexOf(name);
+    if (at >= 0) circles.push([...chain.slice(at), name].join(' -> '));
+    if (at >= 0 || done.has(name)) return;
+    for (const target of imports.get(name) ?? []) visit(target, [...chain, name]);
+    done.add(name);
+  };
+  for (const name of imports.keys()) visit(name, []);
+  return circles;
+}

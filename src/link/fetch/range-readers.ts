@@ -4,7 +4,6 @@
 
 import type { LinkClock } from '../context.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
-import type { FetcherSettings } from './fetcher.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { RangeReader, type RangeSettings } from './range-reader.ts';
 import { endOfEpoch } from './range-requests.ts';
@@ -30,11 +29,19 @@ export interface FullAnswer {
   readonly highWatermark: bigint;
 }
 
+/** What a fetcher's answers are limited to. */
+export interface AnswerLimits {
+  readonly bytesMax: number;
+  readonly partitionBytesMax: number;
+  /** Of the whole link; null does not limit. */
+  readonly bytesPerSecond: number | null;
+}
+
 export class RangeReaders {
   readonly #parts: {
     readonly link: FeedLink;
     readonly clock: LinkClock;
-    readonly settings: () => FetcherSettings;
+    readonly settings: () => AnswerLimits;
     readonly throttle: ByteThrottle;
     readonly mayFetch: () => boolean;
   };
@@ -45,7 +52,7 @@ export class RangeReaders {
   constructor(parts: {
     link: FeedLink;
     clock: LinkClock;
-    settings: () => FetcherSettings;
+    settings: () => AnswerLimits;
     throttle: ByteThrottle;
     mayFetch: () => boolean;
   }) {
