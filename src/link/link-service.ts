@@ -10,6 +10,7 @@ import type { LinkRuntime } from './link.ts';
 import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
 import type { MirrorCreator } from './mirror/create-mirror.ts';
+import { isFenced, tellFenceLeft } from './mirror/fence-left.ts';
 import { type LogRemovals, logRemoval } from './mirror/log-removals.ts';
 import { isFetching } from './mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
@@ -44,7 +45,7 @@ import type { Detach } from './switch/detach.ts';
 import { readTail, type TailLine } from './switch/export-tail.ts';
 import { isPromoting, type Promotions } from './switch/promote.ts';
 import { recentWriters } from './switch/recent-writers.ts';
-import { isFenced, type SourceFence, tellFenceLeft } from './switch/source-fence.ts';
+import type { SourceFence } from './switch/source-fence.ts';
 import type { SwitchedWatch } from './switch/switched-watch.ts';
 
 export interface ServiceParts {

@@ -11,6 +11,7 @@ import { LinkError } from './link-error.ts';
 import type { Links } from './links.ts';
 import { nextState } from './mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
+import { measureSwitch } from './mirror/splice.ts';
 import { asLinkError, type TopicChanges } from './mirror/topic-changes.ts';
 import type { MirrorStatuses } from './mirror-statuses.ts';
 import type { MirrorCommandRequest, MirrorCommandResult, MirrorCommandRow } from './service.ts';
@@ -24,7 +25,6 @@ import {
   receiptTopics,
 } from './switch/receipt.ts';
 import type { SourceFence } from './switch/source-fence.ts';
-import { measureSwitch } from './switch/switch.ts';
 
 const groupsAfterSwitchMs = 500;
 /** Topics of one command that are dealt with at once: their commits go together. */

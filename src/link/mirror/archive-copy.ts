@@ -11,6 +11,9 @@ import { logTopicIdOf, type PendingCreation, type TopicRecord } from '../../stat
 import { StateError } from '../../state/state.ts';
 import type { LinkContext } from '../context.ts';
 import { LinkError } from '../link-error.ts';
+import { whyForeign } from './foreign-topic.ts';
+import type { MirrorTopics } from './mirror-topics.ts';
+import { createShell, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
 import {
   appendAborts,
   cutsOf,
@@ -19,10 +22,7 @@ import {
   measureSwitch,
   type SwitchTopic,
   splicedPartitions,
-} from '../switch/switch.ts';
-import { whyForeign } from './foreign-topic.ts';
-import type { MirrorTopics } from './mirror-topics.ts';
-import { createShell, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
+} from './splice.ts';
 import type { TopicChanges } from './topic-changes.ts';
 import { shellConfigs } from './topic-configs.ts';
 

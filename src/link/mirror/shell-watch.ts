@@ -10,7 +10,7 @@ import type { LinkContext } from '../context.ts';
 import { LinkError } from '../link-error.ts';
 import { Loop, messageOf } from '../signal.ts';
 import { Lasting } from '../source-watch.ts';
-import { isFenced, tellFenceLeft } from '../switch/source-fence.ts';
+import { isFenced, tellFenceLeft } from './fence-left.ts';
 import { logRemoval } from './log-removals.ts';
 import { isMirror } from './mirror-state.ts';
 import { measureShells } from './shell-measure.ts';

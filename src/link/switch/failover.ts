@@ -14,10 +14,6 @@ import { LinkError } from '../link-error.ts';
 import { nextState } from '../mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from '../mirror/mirror-topics.ts';
 import type { WrittenShells } from '../mirror/shell-measure.ts';
-import { asLinkError, type TopicChanges } from '../mirror/topic-changes.ts';
-import { forEachLimited } from '../signal.ts';
-import { lostEnds, replaceLost } from './lost-logs.ts';
-import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import {
   appendAborts,
   cutsOf,
@@ -28,7 +24,11 @@ import {
   measureSwitch,
   type SwitchTopic,
   splicedPartitions,
-} from './switch.ts';
+} from '../mirror/splice.ts';
+import { asLinkError, type TopicChanges } from '../mirror/topic-changes.ts';
+import { forEachLimited } from '../signal.ts';
+import { lostEnds, replaceLost } from './lost-logs.ts';
+import { type ReceiptParts, receiptTopics } from './receipt.ts';
 import { promisedGrants } from './write-grants.ts';
 
 /** Each topic keeps its order; the others are measured while some are being committed. */

@@ -9,8 +9,8 @@ import type { LinkContext } from '../context.ts';
 import { partitionKey } from '../fetch/fetch-session.ts';
 import { LinkError } from '../link-error.ts';
 import type { MirrorTopic, MirrorTopics } from '../mirror/mirror-topics.ts';
+import type { LostEnds, SwitchTopic } from '../mirror/splice.ts';
 import type { ReceiptParts } from './receipt.ts';
-import type { LostEnds, SwitchTopic } from './switch.ts';
 
 /** @throws ClusterError; LinkError DESTINATION_REFUSED when the groups cannot be read */
 export async function lostEnds(

@@ -12,19 +12,19 @@ import type { LinkContext } from '../context.ts';
 import type { LinkRuntime } from '../link.ts';
 import type { LinkError } from '../link-error.ts';
 import type { MirrorTopic, MirrorTopics, TopicPhase } from '../mirror/mirror-topics.ts';
-import type { TopicChanges } from '../mirror/topic-changes.ts';
-import { forEachLimited, messageOf, Signal } from '../signal.ts';
-import { type Blocking, blocking, withRemedy } from './blocking.ts';
-import { openTransactions, SourceLooks, SourceQuiet, stillWriting } from './promotion-look.ts';
-import { type ReceiptParts, receiptTopics } from './receipt.ts';
-import type { SourceFence } from './source-fence.ts';
 import {
   liftHolds,
   type Measured,
   measureSwitch,
   type SwitchTopic,
   splicedPartitions,
-} from './switch.ts';
+} from '../mirror/splice.ts';
+import type { TopicChanges } from '../mirror/topic-changes.ts';
+import { forEachLimited, messageOf, Signal } from '../signal.ts';
+import { type Blocking, blocking, withRemedy } from './blocking.ts';
+import { openTransactions, SourceLooks, SourceQuiet, stillWriting } from './promotion-look.ts';
+import { type ReceiptParts, receiptTopics } from './receipt.ts';
+import type { SourceFence } from './source-fence.ts';
 import { promisedGrants } from './write-grants.ts';
 
 const checkMs = 150;

@@ -8,9 +8,9 @@ import { nextEpoch } from '../../timeline/timeline.ts';
 import type { LinkClock } from '../context.ts';
 import { bytesAtMean, type CopySize, type LagTracker } from '../fetch/lag.ts';
 import type { MirrorTopic } from '../mirror/mirror-topics.ts';
+import { endOf, type SwitchPartition, type SwitchTopic } from '../mirror/splice.ts';
 import type { GroupPosition } from '../service.ts';
 import { expectedDuplicates } from './duplicates.ts';
-import { endOf, type SwitchPartition, type SwitchTopic } from './switch.ts';
 
 /** Bounds the record; the count says how many there are. */
 const groupsListed = 500;

@@ -5,7 +5,6 @@
 // behind, also when that takes a restart or the source's return. A topic's lock is held for its
 // record only, never while the source is asked: a failover must not wait for a source that hangs.
 import { ClusterError } from '../../cluster/cluster.ts';
-import type { Events } from '../../observe/events.ts';
 import type { Acl, TopicRecord } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
 import { aclKey } from '../../tasks/acl-diff.ts';
@@ -53,19 +52,6 @@ function isWanted({ state, stopping }: TopicRecord): boolean {
 
 function isExpected(error: unknown): boolean {
   return error instanceof TaskError || error instanceof ClusterError || error instanceof StateError;
-}
-
-export function isFenced({ fence }: TopicRecord): boolean {
-  return (fence?.acls.length ?? 0) > 0;
-}
-
-/** A denial that nobody can take back by way of us any more. */
-export function tellFenceLeft(events: Events, record: TopicRecord, why: string): void {
-  const { name, link, sourceTopic } = record;
-  const message =
-    `WRITE on '${sourceTopic}' stays denied at the source (${why}); to allow it again, there: ` +
-    `kafka-acls --remove --topic '${sourceTopic}' --operation Write --deny-principal 'User:*'`;
-  events.warn('source_fence_left', message, { topic: name, link });
 }
 
 export class SourceFence {

@@ -13,9 +13,9 @@ import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../../ti
 import { lastExtent, nextEpoch, splice } from '../../timeline/timeline.ts';
 import { partitionKey } from '../fetch/fetch-session.ts';
 import { LinkError } from '../link-error.ts';
-import type { MirrorTopic } from '../mirror/mirror-topics.ts';
-import { measureShells, type ShellPartition, type WrittenShells } from '../mirror/shell-measure.ts';
 import { forEachLimited } from '../signal.ts';
+import type { MirrorTopic } from './mirror-topics.ts';
+import { measureShells, type ShellPartition, type WrittenShells } from './shell-measure.ts';
 
 const flushesInFlight = 64;
 
