@@ -160,7 +160,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
   }
 
   get bytesToClient(): number {
-    return this.#client.socket.bytesWritten;
+    return this.#client.bytesWritten;
   }
 
   callUpstream<Request, Response>(

@@ -1,9 +1,11 @@
 // One socket of a session, to the client or to the broker. Owns how it is read and written: plain
 // sockets are read into blocks that are used again, neighbouring pieces of what passes leave in one
-// write. Refuses to know frames. Invariants: bytes of a block are not overwritten before the kernel
-// has them (R14 without copies); what `write` was given leaves in that order; a chunk is only valid
-// while its `onChunk` runs, unless the one who keeps it asks `ReceiveBlocks.owned`.
+// write, past the stream while nothing waits there. Refuses to know frames. Invariants: bytes of a
+// block are not overwritten before the kernel has them (R14 without copies); what `write` was given
+// leaves in that order; a chunk is only valid while its `onChunk` runs, unless the one who keeps it
+// asks `ReceiveBlocks.owned`.
 import { Socket } from 'node:net';
+import { DirectWrite } from './direct-write.ts';
 import type { HeldCount } from './held-bytes.ts';
 import { heldBytesAlways, lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
 import type { Block, ReceiveBlocks } from './receive-blocks.ts';
@@ -25,7 +27,13 @@ export interface PeerMemory {
 
 /** What of Node's sockets `net.Server` uses to make one: a handle can be given another owner. */
 interface SocketWithHandle {
-  _handle?: { readStop?: () => number; useUserBuffer?: unknown; reading?: boolean } | null;
+  _handle?: {
+    /** Negative where there is none. */
+    readonly fd?: number;
+    readStop?: () => number;
+    useUserBuffer?: unknown;
+    reading?: boolean;
+  } | null;
   _server?: unknown;
   server?: unknown;
 }
@@ -42,6 +50,8 @@ export class PeerSocket {
   readonly #blocks: ReceiveBlocks;
   readonly #held: HeldCount;
   readonly #events: PeerEvents;
+  /** Null for TLS, and where sockets have no descriptor. */
+  #direct: DirectWrite | null = null;
   /** What the next read goes into; null when Node gives each read memory of its own. */
   #block: Block | null = null;
   #sizeClassWished = 0;
@@ -94,8 +104,12 @@ export class PeerSocket {
 
   /** What the peer has given and the kernel has taken so far. */
   get movedBytes(): number {
-    const { bytesRead, bytesWritten, writableLength } = this.#socket;
-    return bytesRead + bytesWritten - writableLength;
+    return this.#socket.bytesRead + this.bytesWritten - this.#socket.writableLength;
+  }
+
+  /** With what the kernel has not taken. */
+  get bytesWritten(): number {
+    return this.#socket.bytesWritten + (this.#direct?.bytesWritten ?? 0);
   }
 
   write(bytes: Buffer): void {
@@ -116,23 +130,28 @@ export class PeerSocket {
 
   /** Writes what was given since the last time. Blocks that the kernel has taken are free again. */
   flush(): void {
-    const pieces = this.#pieces;
-    const bytes = this.#piecesBytes;
-    if (pieces.length === 0) return;
-    this.#pieces = [];
-    this.#piecesBytes = 0;
+    if (this.#pieces.length === 0) return;
+    const pieces = this.#takePieces();
     const socket = this.#socket;
     if (socket.destroyed || socket.writableEnded) return;
-    if (pieces.length > 1 && bytes <= mergedBytesMax) {
-      this.#send(Buffer.concat(pieces, bytes));
-    } else if (pieces.length > 1) {
-      socket.cork();
-      for (const piece of pieces) this.#send(piece);
-      socket.uncork();
-    } else {
-      this.#send(pieces[0] ?? Buffer.alloc(0));
-    }
-    if (socket.writableLength === 0) this.#releaseInFlight();
+    const isIdle = this.#direct !== null && socket.writableLength === 0;
+    const rest = isIdle ? (this.#direct?.write(pieces) ?? pieces) : pieces;
+    if (rest.length > 1) socket.cork();
+    for (const piece of rest) this.#send(piece);
+    if (rest.length > 1) socket.uncork();
+    if (socket.writableLength > 0) return;
+    this.#releaseInFlight();
+    // Not now: whoever waits for room may be the one who flushes.
+    if (this.#wasFull) process.nextTick(() => this.#tellDrain());
+  }
+
+  #takePieces(): readonly Buffer[] {
+    const pieces = this.#pieces;
+    const bytes = this.#piecesBytes;
+    this.#pieces = [];
+    this.#piecesBytes = 0;
+    const isMerged = pieces.length > 1 && bytes <= mergedBytesMax;
+    return isMerged ? [Buffer.concat(pieces, bytes)] : pieces;
   }
 
   pause(): void {
@@ -229,6 +248,7 @@ export class PeerSocket {
       },
     };
     const own: Socket = new Socket(options as object);
+    if (handle.fd !== undefined && handle.fd >= 0) this.#direct = new DirectWrite(own, handle.fd);
     const { server } = from;
     // Its server counts it as closed when this one is.
     Object.assign(own, { server, _server: from._server });

@@ -138,6 +138,7 @@ export class Upstream {
   passLast(bytes: Buffer, expectation: Expectation | null): void {
     this.#isPassing = false;
     this.#send([bytes], expectation);
+    if (this.#afterPassing.length === 0) return;
     for (const send of this.#afterPassing.splice(0)) send();
   }
 
