@@ -13,6 +13,7 @@ import {
   receiveBlockSizes,
   receiveBytesMax,
   requestBytesMaxDefault,
+  requestHeadBytes,
   verdictBytesMax,
   verdictsAlways,
   verdictsMax,
@@ -39,7 +40,9 @@ const smallestBlockBytes = Math.min(...receiveBlockSizes);
 const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
 
 /** What a client says of itself, its id and its software, and what is known of its rights. */
-const clientNotesBytesMax = 2 * 2 * clientIdCharactersMax + verdictsAlways * verdictBytesMax;
+const clientWordsBytesMax = 2 * 2 * clientIdCharactersMax + verdictsAlways * verdictBytesMax;
+/** With its last request's header, as bytes and decoded. */
+const clientNotesBytesMax = clientWordsBytesMax + 2 * requestHeadBytes;
 
 /**
  * What a connection holds when all that is shared is used up: a block that each side is read into;

@@ -11,17 +11,23 @@ import {
   createTopicProduceData,
   encodeProduceRequest,
 } from '../../../protocol/generated/produce-request.ts';
-import { ApiKey, encodeRequestFrame, type Reader } from '../../../protocol/index.ts';
+import {
+  ApiKey,
+  encodeRequestFrame,
+  type Reader,
+  type RequestHeader,
+} from '../../../protocol/index.ts';
 import type { Handler } from '../../../src/gateway/handler.ts';
 import {
   createProduceHandler,
   createProduceInspect,
 } from '../../../src/gateway/handlers/produce.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
+import { PassingRequest } from '../../../src/gateway/passing-request.ts';
 import { passRoute, type Route } from '../../../src/gateway/router.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { until } from '../../helpers/wait.ts';
-import { FakeDirectory } from './read-fixtures.ts';
+import { FakeDirectory, FakeSession } from './read-fixtures.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
 
@@ -91,6 +97,36 @@ const heartbeatApi = {
   encode: () => undefined,
   decode: (reader: Reader) => reader.readInt32(),
 };
+
+test('a header that is nearly the one before is not taken for it', () => {
+  const passing = new PassingRequest();
+  const route = { route: () => passRoute };
+  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+  const headerOf = (header: Partial<RequestHeader>): RequestHeader => {
+    const whole = { apiKey: ApiKey.Produce, apiVersion: 9, correlationId: 1, clientId: 'a' };
+    const frame = Buffer.concat(encodeRequestFrame({ ...whole, ...header }, () => undefined));
+    assert.ok(passing.inspect(session, route, frame.subarray(4)));
+    return passing.begin({});
+  };
+  for (const header of [
+    { correlationId: 1 },
+    { correlationId: 0x7fffffff },
+    { clientId: 'b' },
+    { clientId: 'bc' },
+    { clientId: 'b' },
+    { clientId: '' },
+    { clientId: null },
+    { apiVersion: 10 },
+    { apiKey: ApiKey.Heartbeat, apiVersion: 0 },
+    { correlationId: -1 },
+  ]) {
+    const { apiKey, apiVersion, correlationId, clientId } = headerOf(header);
+    assert.deepEqual(
+      { apiKey, apiVersion, correlationId, clientId },
+      { apiKey: ApiKey.Produce, apiVersion: 9, correlationId: 1, clientId: 'a', ...header },
+    );
+  }
+});
 
 test('R13: a request of our own waits for the end of one that passes', async () => {
   const fixture = await sessionBetween({ route: () => passRoute });
