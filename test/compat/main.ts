@@ -42,6 +42,11 @@ function chosenVariants(names: string, suite: Suite): readonly Variant[] {
 
 interface Finished extends TestRun {
   readonly seenBytes: number;
+  readonly seconds: number;
+}
+
+function secondsOf(runs: ReadonlyMap<string, Finished>): number {
+  return [...runs.values()].reduce((sum, { seconds }) => sum + seconds, 0);
 }
 
 /** Runs the tests one after the other against one side. */
@@ -54,10 +59,13 @@ async function runAll(
   const finished = new Map<string, Finished>();
   for (const [index, test] of tests.entries()) {
     const before = (await side.seenBytes()) ?? 0;
+    const startedAt = performance.now();
     const run = await suite.run(test, side.target);
+    const seconds = (performance.now() - startedAt) / 1000;
     const seenBytes = ((await side.seenBytes()) ?? 0) - before;
-    finished.set(test, { ...run, seenBytes });
-    process.stderr.write(`# ${label} ${index + 1}/${tests.length} ${run.verdict} ${test}\n`);
+    finished.set(test, { ...run, seenBytes, seconds });
+    const place = `${label} ${index + 1}/${tests.length}`;
+    process.stderr.write(`# ${place} ${run.verdict} ${test} ${seconds.toFixed(1)} s\n`);
     if (output === undefined) continue;
     const file = path.join(output, `${suite.name}.${label}.${test.replaceAll('/', '_')}.log`);
     await writeFile(file, run.output);
@@ -118,7 +126,9 @@ async function main(): Promise<boolean> {
       return [{ test, direct: one.verdict, proxied: other.verdict, seenBytes }];
     });
     const comparison = compare(outcomes, { suite: name, variant, accepted: acceptedDifferences });
-    process.stdout.write(report(comparison, `${name}, ${variant}`));
+    process.stdout.write(report(comparison, `${suite.version}, ${variant}`));
+    const [one, other] = [direct, proxied].map((runs) => secondsOf(runs).toFixed(0));
+    process.stdout.write(`  ${one} s directly, ${other} s through the proxy\n`);
     const isCovered = comparison.same.some(({ direct: verdict }) => verdict === 'pass');
     if (!isCovered) process.stdout.write('  no test that passed went through the proxy\n');
     isGood &&= isCovered && comparison.differences.length === 0;

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { kafkaJars } from '../../helpers/kafka-jars.ts';
+import { defaultKafkaVersion, kafkaJars } from '../../helpers/kafka-jars.ts';
 import { jaasLine } from '../../helpers/secured-clusters.ts';
 import { programFile } from '../../helpers/toolchains.ts';
 import { variants } from '../sides.ts';
@@ -151,6 +151,7 @@ async function run(test: string, target: Target): Promise<TestRun> {
 export function checkers(): Suite {
   return {
     name: 'checkers',
+    version: `checkers of Kafka ${defaultKafkaVersion}`,
     shape: {
       settings: {
         'auto.create.topics.enable': 'true',

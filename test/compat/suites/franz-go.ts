@@ -5,7 +5,8 @@ import { variants } from '../sides.ts';
 import { compileGoTests, type GoTests, listGoTests, runGoTest } from './go-suite.ts';
 import type { Suite, Target } from './suite.ts';
 
-const module = { module: 'github.com/twmb/franz-go@v1.22.3', package: 'pkg/kgo' };
+const version = '1.22.3';
+const module = { module: `github.com/twmb/franz-go@v${version}`, package: 'pkg/kgo' };
 
 function environment({ bootstrap, security }: Target): Record<string, string> {
   const plain = {
@@ -31,6 +32,7 @@ export function franzGo(): Suite {
   };
   return {
     name: 'franz-go',
+    version: `franz-go ${version}`,
     shape: {
       settings: {
         'auto.create.topics.enable': 'true',

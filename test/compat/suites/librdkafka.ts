@@ -10,6 +10,8 @@ import { variants } from '../sides.ts';
 import { mustRun, runCommand, type Suite, type Target, type TestRun } from './suite.ts';
 
 const npmPackage = '@confluentinc/kafka-javascript@1.10.1';
+/** In that package. */
+const version = '2.15.1';
 const kafkaVersion = '4.4.0';
 const testTimeoutMs = 300_000;
 /** They call Kafka's shell scripts, which are in no package. */
@@ -85,6 +87,7 @@ async function run(test: string, target: Target): Promise<TestRun> {
 export function librdkafka(): Suite {
   return {
     name: 'librdkafka',
+    version: `librdkafka ${version}`,
     shape: {
       settings: {
         'auto.create.topics.enable': 'true',

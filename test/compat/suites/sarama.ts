@@ -6,7 +6,8 @@ import path from 'node:path';
 import { compileGoTests, type GoTests, runGoTest } from './go-suite.ts';
 import type { Suite, Target } from './suite.ts';
 
-const module = { module: 'github.com/IBM/sarama@v1.61.1', package: '.', tags: 'functional' };
+const version = '1.61.1';
+const module = { module: `github.com/IBM/sarama@v${version}`, package: '.', tags: 'functional' };
 /** They stop brokers, or run Java's tools, in containers of their own making. */
 const needContainers = new Set([
   'TestConsumerFetchFollowerFailover',
@@ -48,6 +49,7 @@ export function sarama(): Suite {
   };
   return {
     name: 'sarama',
+    version: `sarama ${version}`,
     shape: {
       brokerPorts: [29091, 29092, 29093, 29094, 29095],
       settings: {

@@ -30,6 +30,8 @@ export interface TestRun {
 
 export interface Suite {
   readonly name: string;
+  /** What is run, and of which version: `name version`. */
+  readonly version: string;
   readonly shape: ClusterShape;
   readonly variants: readonly Variant[];
   /** Fetches and builds what is needed, once. */
