@@ -47,6 +47,8 @@ const handled: readonly Row[] = [
   [ApiKey.DeleteRecords, 0, 2, 'our own topics and mirrors refused; promoted topics shifted'],
   [ApiKey.InitProducerId, 0, 5, 'our own transactional ids refused; the rest is the destination’s'],
   [ApiKey.EndTxn, 0, 5, 'our own transactional ids refused'],
+  [ApiKey.WriteTxnMarkers, 1, 2, 'markers in our own topics and in mirrors refused'],
+  [ApiKey.DescribeQuorum, 0, 2, 'addresses of controllers left out'],
   [ApiKey.OffsetForLeaderEpoch, 2, 4, 'answered along the timeline'],
   [
     ApiKey.DescribeConfigs,
@@ -111,8 +113,9 @@ const passed: readonly Row[] = [
   [ApiKey.AlterClientQuotas, 0, 1, 'nothing of ours inside'],
   [ApiKey.DescribeUserScramCredentials, 0, 0, 'nothing of ours inside'],
   [ApiKey.AlterUserScramCredentials, 0, 0, 'nothing of ours inside'],
-  // Version 2 adds the controllers' real addresses, which no client can use through us.
-  [ApiKey.DescribeQuorum, 0, 1, 'ids of voters and observers only; v2 names controller addresses'],
+  [ApiKey.AddRaftVoter, 0, 1, 'the addresses are those that the operator gives; none comes back'],
+  [ApiKey.RemoveRaftVoter, 0, 0, 'ids of a controller and its directory'],
+  [ApiKey.UnregisterController, 0, 0, 'the id of a controller'],
   [ApiKey.UpdateFeatures, 0, 2, 'nothing of ours inside'],
   [ApiKey.UnregisterBroker, 0, 0, 'the controller refuses the link node’s id by itself'],
   [ApiKey.DescribeTransactions, 0, 0, 'topics and producer ids of the destination'],
@@ -129,14 +132,12 @@ const passed: readonly Row[] = [
 
 const removed = 'removed from Kafka; no version is left';
 const betweenBrokers = 'between brokers and controllers only';
-const quorum = 'changes the controller quorum by real addresses: done at the cluster itself';
 
 const hidden: readonly Row[] = [
   [ApiKey.LeaderAndIsr, 0, -1, removed],
   [ApiKey.StopReplica, 0, -1, removed],
   [ApiKey.UpdateMetadata, 0, -1, removed],
   [ApiKey.ControlledShutdown, 0, -1, removed],
-  [ApiKey.WriteTxnMarkers, 1, 2, betweenBrokers],
   [ApiKey.Vote, 0, 2, betweenBrokers],
   [ApiKey.BeginQuorumEpoch, 0, 1, betweenBrokers],
   [ApiKey.EndQuorumEpoch, 0, 1, betweenBrokers],
@@ -154,9 +155,6 @@ const hidden: readonly Row[] = [
   [ApiKey.WriteShareGroupState, 0, 1, betweenBrokers],
   [ApiKey.DeleteShareGroupState, 0, 0, betweenBrokers],
   [ApiKey.ReadShareGroupStateSummary, 0, 1, betweenBrokers],
-  [ApiKey.AddRaftVoter, 0, 1, quorum],
-  [ApiKey.RemoveRaftVoter, 0, 0, quorum],
-  [ApiKey.UnregisterController, 0, 0, quorum],
 ];
 
 function reviewed(rows: readonly Row[], handling: Handling): readonly ReviewedApi[] {
@@ -180,8 +178,3 @@ export const apiTable: ReadonlyMap<number, ReviewedApi> = new Map(
  * takes a broker without them for one that cannot compress (KAFKA-18659).
  */
 export const produceVersionMinAdvertised = 0;
-
-/** Versions that a new Kafka release has beyond the reviewed ones, on purpose. */
-export const cappedOnPurpose: ReadonlyMap<number, string> = new Map([
-  [ApiKey.DescribeQuorum, 'version 2 carries the addresses of controllers'],
-]);

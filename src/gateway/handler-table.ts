@@ -14,6 +14,7 @@ import { describeClusterHandler } from './handlers/describe-cluster.ts';
 import { describeConfigsHandler } from './handlers/describe-configs.ts';
 import { describeLogDirsHandler } from './handlers/describe-log-dirs.ts';
 import { describeProducersHandler } from './handlers/describe-producers.ts';
+import { describeQuorumHandler } from './handlers/describe-quorum.ts';
 import { describeShareGroupOffsetsHandler } from './handlers/describe-share-group-offsets.ts';
 import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-partitions.ts';
 import { createEndTxnHandler } from './handlers/end-txn.ts';
@@ -32,6 +33,7 @@ import { createProduceHandler, createProduceInspect } from './handlers/produce.t
 import { saslHandshakeHandler } from './handlers/sasl-handshake.ts';
 import { shareAcknowledgeHandler } from './handlers/share-acknowledge.ts';
 import { shareFetchHandler } from './handlers/share-fetch.ts';
+import { createWriteTxnMarkersHandler } from './handlers/write-txn-markers.ts';
 import type { OwnTopics } from './own-topics.ts';
 
 export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handler> {
@@ -51,6 +53,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
     [ApiKey.InitProducerId, createInitProducerIdHandler(ownTopics)],
     [ApiKey.EndTxn, createEndTxnHandler(ownTopics)],
+    [ApiKey.WriteTxnMarkers, createWriteTxnMarkersHandler(ownTopics)],
     [ApiKey.SaslHandshake, saslHandshakeHandler],
     [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],
     [ApiKey.DescribeConfigs, describeConfigsHandler],
@@ -60,6 +63,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.IncrementalAlterConfigs, createIncrementalAlterConfigsHandler(ownTopics)],
     [ApiKey.DescribeCluster, describeClusterHandler],
     [ApiKey.DescribeProducers, describeProducersHandler],
+    [ApiKey.DescribeQuorum, describeQuorumHandler],
     [ApiKey.ListTransactions, listTransactionsHandler],
     [ApiKey.ConsumerGroupHeartbeat, consumerGroupHeartbeatHandler],
     [ApiKey.DescribeTopicPartitions, createDescribeTopicPartitionsHandler({ epochs, ownTopics })],

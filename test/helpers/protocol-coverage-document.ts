@@ -1,6 +1,6 @@
 // docs/protocol-coverage.md, written out of the reviewed table of APIs. Owns the words around it.
 import { apiName } from '../../protocol/index.ts';
-import { apiTable, cappedOnPurpose, type Handling } from '../../src/gateway/api-table.ts';
+import { apiTable, type Handling } from '../../src/gateway/api-table.ts';
 
 const headings: readonly (readonly [Handling, string, string])[] = [
   [
@@ -18,9 +18,7 @@ function rowsOf(handling: Handling): string[] {
     .sort((a, b) => a.key - b.key)
     .map(({ key, versionMin, versionMax, why }) => {
       const versions = versionMax < versionMin ? 'none' : `${versionMin}–${versionMax}`;
-      const cap = cappedOnPurpose.get(key);
-      const reason = cap === undefined ? why : `${why} (${cap})`;
-      return `| ${key} | ${apiName(key)} | ${versions} | ${reason} |`;
+      return `| ${key} | ${apiName(key)} | ${versions} | ${why} |`;
     });
 }
 

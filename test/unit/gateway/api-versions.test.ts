@@ -64,7 +64,7 @@ test('what is not reviewed or hidden is not advertised, at any version', async (
       const produce = response.apiKeys.find(({ apiKey }) => apiKey === ApiKey.Produce);
       assert.deepEqual([produce?.minVersion, produce?.maxVersion], [0, 13]);
       const quorum = response.apiKeys.find(({ apiKey }) => apiKey === ApiKey.DescribeQuorum);
-      assert.equal(quorum?.maxVersion, 1);
+      assert.equal(quorum?.maxVersion, 2);
     } finally {
       fixture.close();
     }
