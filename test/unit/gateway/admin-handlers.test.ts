@@ -31,19 +31,6 @@ import {
   createTopicsResponseCodec,
 } from '../../../protocol/generated/create-topics-response.ts';
 import {
-  createDeleteRecordsPartition,
-  createDeleteRecordsRequest,
-  createDeleteRecordsTopic,
-  type DeleteRecordsRequest,
-  deleteRecordsRequestCodec,
-} from '../../../protocol/generated/delete-records-request.ts';
-import {
-  createDeleteRecordsPartitionResult,
-  createDeleteRecordsResponse,
-  createDeleteRecordsTopicResult,
-  deleteRecordsResponseCodec,
-} from '../../../protocol/generated/delete-records-response.ts';
-import {
   createDeleteTopicState,
   createDeleteTopicsRequest,
   type DeleteTopicsRequest,
@@ -97,7 +84,6 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { consumerGroupHeartbeatHandler } from '../../../src/gateway/handlers/consumer-group-heartbeat.ts';
 import { createCreatePartitionsHandler } from '../../../src/gateway/handlers/create-partitions.ts';
 import { createCreateTopicsHandler } from '../../../src/gateway/handlers/create-topics.ts';
-import { createDeleteRecordsHandler } from '../../../src/gateway/handlers/delete-records.ts';
 import { createDeleteTopicsHandler } from '../../../src/gateway/handlers/delete-topics.ts';
 import { describeConfigsHandler } from '../../../src/gateway/handlers/describe-configs.ts';
 import { describeLogDirsHandler } from '../../../src/gateway/handlers/describe-log-dirs.ts';
@@ -105,7 +91,6 @@ import { createIncrementalAlterConfigsHandler } from '../../../src/gateway/handl
 import { listGroupsHandler } from '../../../src/gateway/handlers/list-groups.ts';
 import { listTransactionsHandler } from '../../../src/gateway/handlers/list-transactions.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
-import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
   DESCRIBE,
   exchange,
@@ -369,67 +354,6 @@ test('the link node answers what clients ask of every node by itself', async () 
   assert.equal(far.response.groups[0]?.groupId, 'g');
 });
 
-const deleteRecords = { request: deleteRecordsRequestCodec, response: deleteRecordsResponseCodec };
-
-async function deleting(session: FakeSession, name: string, offset: bigint) {
-  session.broker.serve(deleteRecords.request, deleteRecords.response, ({ topics }) =>
-    createDeleteRecordsResponse({
-      topics: topics.map((topic) =>
-        createDeleteRecordsTopicResult({
-          name: topic.name,
-          partitions: topic.partitions.map((one) =>
-            createDeleteRecordsPartitionResult({
-              partitionIndex: one.partitionIndex,
-              lowWatermark: one.offset < 0n ? 30n : one.offset,
-            }),
-          ),
-        }),
-      ),
-    }),
-  );
-  const request = createDeleteRecordsRequest({
-    topics: [
-      createDeleteRecordsTopic({
-        name,
-        partitions: [createDeleteRecordsPartition({ partitionIndex: 0, offset })],
-      }),
-    ],
-  });
-  const handler = createDeleteRecordsHandler(ownTopics);
-  const { response } = await exchange(session, handler, deleteRecords, 2, request);
-  const sent = sentTo(session, deleteRecordsRequestCodec)[0] as DeleteRecordsRequest | undefined;
-  return {
-    result: response.topics[0]?.partitions[0],
-    sentOffset: sent?.topics[0]?.partitions[0]?.offset,
-  };
-}
-
-test('DeleteRecords: refused on mirrors and our own topics, passed on ordinary ones', async () => {
-  const refused = await deleting(sessionWith([mirror], 'broker'), 'orders', 5n);
-  assert.deepEqual([refused.result?.errorCode, refused.sentOffset], [44, undefined]);
-  const own = await deleting(sessionWith([], 'broker'), '__causeway_state', 5n);
-  assert.deepEqual([own.result?.errorCode, own.sentOffset], [44, undefined]);
-  const plain = await deleting(sessionWith([mirror], 'broker'), 'plain', 5n);
-  assert.deepEqual([plain.result?.errorCode, plain.result?.lowWatermark], [0, 5n]);
-  const stray = await deleting(sessionWith([mirror], 'link'), 'plain', 5n);
-  assert.deepEqual([stray.result?.errorCode, stray.sentOffset], [6, undefined]);
-});
-
-test('DeleteRecords on a promoted topic: below the splice refused, from it on shifted', async () => {
-  const log = new MemoryMirrorLog(40n, batch(40n, 60));
-  const below = await deleting(sessionWith([{ ...promoted, log }], 'broker'), 'orders', 99n);
-  assert.deepEqual([below.result?.errorCode, below.sentOffset], [44, undefined]);
-  assert.equal(log.logStart, 40n);
-  // S = 100, n = 8.
-  const above = await deleting(sessionWith([{ ...promoted, log }], 'broker'), 'orders', 105n);
-  assert.deepEqual([above.sentOffset, above.result?.lowWatermark], [13n, 105n]);
-  assert.equal(log.logStart, 100n, 'the copy went with it');
-  const all = await deleting(sessionWith([promoted], 'broker'), 'orders', -1n);
-  assert.deepEqual([all.sentOffset, all.result?.lowWatermark], [-1n, 122n]);
-  const link = await deleting(sessionWith([promoted], 'link'), 'orders', 105n);
-  assert.deepEqual([link.result?.errorCode, link.sentOffset], [6, undefined]);
-});
-
 test('who may not delete or grow a mirror hears that, and not that it is one', async () => {
   const session = sessionWith([mirror], 'bootstrap');
   session.broker.operations.set('orders', READ | DESCRIBE);
@@ -449,13 +373,6 @@ test('who may not delete or grow a mirror hears that, and not that it is one', a
     }),
   );
   assert.equal(grown.response.results[0]?.errorCode, 29);
-  const log = new MemoryMirrorLog(40n, batch(40n, 60));
-  for (const topic of [mirror, { ...promoted, log }]) {
-    const records = sessionWith([topic], 'broker');
-    records.broker.operations.set('orders', READ | DESCRIBE);
-    const { result, sentOffset } = await deleting(records, 'orders', 60n);
-    assert.deepEqual([result?.errorCode, sentOffset], [29, undefined]);
-  }
 });
 
 test('a member that comes from another cluster is told to join again', async () => {
