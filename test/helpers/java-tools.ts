@@ -35,10 +35,16 @@ const mainClasses = {
   'kafka-leader-election': `${toolsPackage}.LeaderElectionCommand`,
   'kafka-features': `${toolsPackage}.FeatureCommand`,
   'kafka-delegation-tokens': `${toolsPackage}.DelegationTokenCommand`,
+  'kafka-cluster': `${toolsPackage}.ClusterTool`,
+  'kafka-groups': `${toolsPackage}.GroupsCommand`,
+  'kafka-client-metrics': `${toolsPackage}.ClientMetricsCommand`,
+  'kafka-streams-groups': `${toolsPackage}.streams.StreamsGroupCommand`,
+  'kafka-streams-application-reset': `${toolsPackage}.StreamsResetter`,
   'kafka-reassign-partitions': `${toolsPackage}.reassign.ReassignPartitionsCommand`,
   'kafka-dump-log': `${toolsPackage}.DumpLogSegments`,
   'kafka-producer-perf-test': `${toolsPackage}.ProducerPerformance`,
   'kafka-consumer-perf-test': `${toolsPackage}.ConsumerPerformance`,
+  'kafka-share-consumer-perf-test': `${toolsPackage}.ShareConsumerPerformance`,
   'kafka-verifiable-producer': `${toolsPackage}.VerifiableProducer`,
   'kafka-verifiable-consumer': `${toolsPackage}.VerifiableConsumer`,
 } as const;
@@ -46,6 +52,8 @@ const mainClasses = {
 export type JavaToolName = keyof typeof mainClasses;
 
 const withoutBootstrap: readonly JavaToolName[] = ['kafka-dump-log'];
+/** Its options belong to its commands, which come first. */
+const bootstrapLast: readonly JavaToolName[] = ['kafka-cluster'];
 
 export interface JavaToolResult {
   stdout: string;
@@ -86,7 +94,7 @@ function collect(
   });
 }
 
-/** The tool's arguments: its bootstrap address first, for tools that take one. */
+/** The tool's arguments with its bootstrap address, for tools that take one. */
 function argumentsOf(
   target: { bootstrap: string } | null,
   name: JavaToolName,
@@ -94,7 +102,8 @@ function argumentsOf(
 ): string[] {
   const isBare = withoutBootstrap.includes(name);
   if (!isBare && !target) throw new Error(`${name} needs a bootstrap address`);
-  return [...(isBare || !target ? [] : ['--bootstrap-server', target.bootstrap]), ...args];
+  const address = isBare || !target ? [] : ['--bootstrap-server', target.bootstrap];
+  return bootstrapLast.includes(name) ? [...args, ...address] : [...address, ...args];
 }
 
 function javaFlags(jars: string): string[] {

@@ -7,6 +7,8 @@ import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { type JavaToolName, JavaTools } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
+import { openCluster } from '../helpers/raw-batches.ts';
+import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
 import { batch, MemoryMirrorLog } from '../unit/gateway/memory-mirror-log.ts';
 import { FakeDirectory, promotedAt100 } from '../unit/gateway/read-fixtures.ts';
 import { type GatewayUnderTest, gatewayFor, linkNodeId } from './gateway-fixture.ts';
@@ -83,6 +85,26 @@ test('tools that ask replicas or change every node go on beside the link node', 
   await assert.rejects(
     tool('kafka-configs', ['--alter', ...link, '--add-config', `${throttle}=1`]),
     /is the linking proxy: it has no configs/,
+  );
+});
+
+test('tools were told that the broker knows no markers and no directories of controllers', async () => {
+  const client = openCluster(proxy);
+  try {
+    const producer = await newProducer(client, 'hanging');
+    await startTransaction(client, producer, 'plain', [0]);
+    const offset = await write(client, 'plain', 0, values('hanging', 1), { producer });
+    const partition = ['--topic', 'plain', '--partition', '0'];
+    await tool('kafka-transactions', ['abort', ...partition, '--start-offset', String(offset)]);
+    const { stdout } = await tool('kafka-transactions', ['describe-producers', ...partition]);
+    assert.match(stdout, /\sNone\s*$/m);
+  } finally {
+    await client.close();
+  }
+  const controller = ['--controller-id', '77', '--controller-directory-id'];
+  await assert.rejects(
+    tool('kafka-metadata-quorum', ['remove-controller', ...controller, 'AAAAAAAAAAAAAAAAAAAAAQ']),
+    (error: Error) => !/does not support/.test(error.message),
   );
 });
 

@@ -1,140 +1,31 @@
 // Kafka's own tools through the proxy against the same tools straight at the brokers, on an
-// ordinary, a mirrored and a promoted topic. Each has a twin: an ordinary topic of the destination
-// with the same records at the same offsets, on which the tool is run directly. What is printed has
-// to be the same once names, addresses and the link node's id are put aside.
+// ordinary, a mirrored and a promoted topic. What is printed has to be the same once names,
+// addresses and the link node's id are put aside (tool-twins.ts).
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
-import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { type JavaToolName, JavaTools } from '../helpers/java-tools.ts';
-import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
-import { stopMirroring } from '../helpers/mirror-commands.ts';
-import { values, write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
+import type { JavaToolName } from '../helpers/java-tools.ts';
+import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
 import { until } from '../helpers/wait.ts';
+import {
+  type ArgsOf,
+  copied,
+  kinds,
+  type Mask,
+  type Side,
+  ToolTwins,
+  written,
+} from './tool-twins.ts';
 
-type Kind = 'ordinary' | 'mirrored' | 'promoted';
-const kinds: readonly Kind[] = ['ordinary', 'mirrored', 'promoted'];
-const copied = 10;
-const written = 5;
-
-/** One side of a comparison: where the tool goes, and its own topic and group there. */
-interface Side {
-  readonly bootstrap: string;
-  readonly topic: string;
-  readonly group: string;
-}
-
-let stage: LinkedStage;
-let tools: JavaTools;
-let directory: string;
-/** The same on both sides, for all forms that ask by time. */
-const copiedMs = BigInt(Date.now() - 60_000);
-const writtenMs = copiedMs + 30_000n;
-const between = new Date(Number(copiedMs) + 10_000).toISOString();
-
-const direct = (kind: Kind): Side => ({
-  bootstrap: stage.destination.bootstrap.split(',')[0] ?? '',
-  topic: `twin-${kind}`,
-  group: `direct-${kind}`,
-});
-const proxied = (kind: Kind): Side => ({
-  bootstrap: stage.causeway.bootstrap,
-  topic: kind,
-  group: `proxied-${kind}`,
-});
+let twins: ToolTwins;
 
 before(async () => {
-  directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-tools-'));
-  const settings = {
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'super.users': 'User:ANONYMOUS',
-    'share.coordinator.state.topic.replication.factor': '1',
-    'share.coordinator.state.topic.min.isr': '1',
-  };
-  stage = await startStage({ destination: { advertise: 'reachable', brokers: 2, settings } });
-  tools = await JavaTools.start();
-  const { atSource, atDestination, atProxy, causeway } = stage;
-  const replicated = { replication: 2 };
-  for (const kind of ['mirrored', 'promoted']) {
-    await createTopic(atSource, kind);
-    await write(atSource, kind, 0, values('copied', copied), { timestamp: copiedMs });
-    await stage.mirror(kind);
-    await stage.mirrored(kind);
-  }
-  await createTopic(atProxy, 'ordinary');
-  await write(atProxy, 'ordinary', 0, values('copied', copied), { timestamp: copiedMs });
-  for (const kind of kinds) {
-    await createTopic(atDestination, direct(kind).topic);
-    await write(atDestination, direct(kind).topic, 0, values('copied', copied), {
-      timestamp: copiedMs,
-    });
-  }
-  await stopMirroring(causeway, 'promote', 'promoted');
-  for (const kind of ['ordinary', 'promoted'] as const) {
-    await write(atProxy, kind, 0, values('written', written), { timestamp: writtenMs });
-    await write(atDestination, direct(kind).topic, 0, values('written', written), {
-      timestamp: writtenMs,
-    });
-  }
-  await createTopic(atDestination, 'elsewhere', replicated);
+  twins = await ToolTwins.start();
 });
 
-after(async () => {
-  await tools?.stop();
-  await stage?.stop();
-  await rm(directory, { recursive: true, force: true });
-});
+after(() => twins?.stop());
 
-/** What a tool says, its failure too, without what has to differ. */
-async function said(side: Side, name: JavaToolName, args: readonly string[], stdin = '') {
-  let text: string;
-  try {
-    text = (await tools.run(side, name, args, stdin)).stdout;
-  } catch (error) {
-    text = `FAILED ${error instanceof Error ? error.message : String(error)}`;
-  }
-  return normal(text, side);
-}
-
-function normal(text: string, { topic, group }: Side): string {
-  return (
-    text
-      .split('\n')
-      .filter((line) => !/^\[\d{4}-|^\s+at |^OpenJDK/.test(line))
-      .join('\n')
-      .replaceAll(new RegExp(`\\b${group}\\b`, 'g'), 'GROUP')
-      .replaceAll(new RegExp(`(?<![\\w-])${topic}(?![\\w-])`, 'g'), 'TOPIC')
-      .replaceAll(new RegExp(`\\b${topic}-0\\b`, 'g'), 'TOPIC-0')
-      .replaceAll(/TopicId: \S+/g, 'TopicId: ID')
-      .replaceAll(/Leader: \d+/g, 'Leader: N')
-      // A mirror's configs are explicit.
-      .replaceAll(/Configs: \S+/g, 'Configs: C')
-      .replaceAll(/(Replicas|Isr): [\d,]+/g, '$1: N')
-      .replaceAll(/127\.0\.0\.1:\d+/g, 'ADDRESS')
-      .replaceAll(/(brokers [\d,]+),1000000/g, '$1')
-      .replaceAll(/[ \t]+/g, ' ')
-      .trim()
-  );
-}
-
-type ArgsOf = (side: Side) => readonly string[] | Promise<readonly string[]>;
-
-/** Runs a tool on both sides and compares. */
-async function same(kind: Kind, name: JavaToolName, argsOf: ArgsOf): Promise<string> {
-  const [here, there] = [proxied(kind), direct(kind)];
-  const actual = await said(here, name, await argsOf(here));
-  const expected = await said(there, name, await argsOf(there));
-  assert.equal(actual, expected, `${name} ${(await argsOf(here)).join(' ')}`);
-  return actual;
-}
-
-async function file(name: string, text: string): Promise<string> {
-  const where = path.join(directory, name);
-  await writeFile(where, text);
-  return where;
-}
+/** Written by the performance tool. */
+const performed = 50;
 
 const resets: readonly (readonly string[])[] = [
   ['--to-offset', '7'],
@@ -150,185 +41,357 @@ const resets: readonly (readonly string[])[] = [
   ['--to-earliest'],
 ];
 
+/** Of the share groups' tool. */
+const shareResets: readonly (readonly string[])[] = [
+  ['--to-latest'],
+  ['--to-datetime', '2000-01-01T00:00:00.000'],
+  ['--to-datetime', '2100-01-01T00:00:00.000'],
+  ['--to-earliest'],
+];
+
+/** Offsets, epochs and sequences of a table of producers; who they are and when differs. */
+function producersWithoutIds(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => (/^\d/.test(line) ? line.split(' ').toSpliced(4, 1).slice(1).join(' ') : line))
+    .map((line) => line.trimEnd())
+    .sort()
+    .join('\n');
+}
+
+const withoutNumbers = (text: string): string =>
+  text.replaceAll(/hanging-\S+/g, 'TRANSACTIONAL-ID').replaceAll(/[\d.,]+/g, 'N');
+const sorted = (text: string): string => text.split('\n').sort().join('\n');
+
+interface LogDirs {
+  readonly brokers: readonly {
+    readonly broker: number;
+    readonly logDirs: readonly {
+      readonly error: string | null;
+      readonly partitions: readonly {
+        readonly partition: string;
+        readonly size: number;
+        readonly offsetLag: number;
+        readonly isFuture: boolean;
+      }[];
+    }[];
+  }[];
+}
+
+/** The replicas of the topic, by broker; the link node has none. */
+function replicasIn(text: string): unknown {
+  const json = text.split('\n').find((line) => line.startsWith('{'));
+  assert.ok(json !== undefined, text);
+  const { brokers } = JSON.parse(json) as LogDirs;
+  return brokers
+    .filter(({ broker }) => broker !== 1_000_000)
+    .map(({ broker, logDirs }) => ({
+      broker,
+      replicas: logDirs.flatMap(({ partitions }) => partitions.filter(isAsked)),
+    }))
+    .sort((left, right) => left.broker - right.broker);
+}
+
+const isAsked = ({ partition }: { partition: string }): boolean => partition === 'TOPIC-0';
+
 for (const kind of kinds) {
   describe(`${kind} topic`, () => {
+    const same = (name: JavaToolName, argsOf: ArgsOf, mask?: Mask) =>
+      twins.same(kind, name, argsOf, mask);
+    const said = (side: Side, name: JavaToolName, args: readonly string[]) =>
+      twins.said(side, name, args);
+
     test('topics, configs, offsets', async () => {
-      await same(kind, 'kafka-topics', ({ topic }) => ['--describe', '--topic', topic]);
-      await same(kind, 'kafka-topics', () => ['--describe', '--under-replicated-partitions']);
-      await same(kind, 'kafka-topics', () => ['--describe', '--unavailable-partitions']);
+      await same('kafka-topics', ({ topic }) => ['--describe', '--topic', topic]);
+      await same('kafka-topics', () => ['--describe', '--under-replicated-partitions']);
+      await same('kafka-topics', () => ['--describe', '--unavailable-partitions']);
       const entity = (topic: string) => ['--entity-type', 'topics', '--entity-name', topic];
       for (const change of [
         ['--add-config', 'retention.ms=86400000,flush.ms=1000'],
         ['--delete-config', 'flush.ms'],
       ]) {
-        await same(kind, 'kafka-configs', ({ topic }) => ['--alter', ...entity(topic), ...change]);
+        await same('kafka-configs', ({ topic }) => ['--alter', ...entity(topic), ...change]);
       }
       const retention = async (side: Side): Promise<string | undefined> => {
         const all = await said(side, 'kafka-configs', ['--describe', ...entity(side.topic)]);
         return all.split('\n').find((line) => line.trimStart().startsWith('retention.ms'));
       };
-      assert.equal(await retention(proxied(kind)), await retention(direct(kind)));
-      assert.match((await retention(proxied(kind))) ?? '', /86400000/);
-      for (const time of ['-1', '-2', '-3', '0', String(Date.parse('2100-01-01'))]) {
-        await same(kind, 'kafka-get-offsets', ({ topic }) => ['--topic', topic, '--time', time]);
+      assert.equal(await retention(twins.proxied(kind)), await retention(twins.direct(kind)));
+      assert.match((await retention(twins.proxied(kind))) ?? '', /86400000/);
+      const dates = ['0', String(Date.parse('2100-01-01'))];
+      for (const time of ['-1', '-2', '-3', '-4', '-5', '-6', 'earliest', 'latest', ...dates]) {
+        await same('kafka-get-offsets', ({ topic }) => ['--topic', topic, '--time', time]);
       }
+      await same('kafka-get-offsets', ({ topic }) => ['--topic-partitions', `${topic}:0-1`]);
     });
 
     test('consumer groups: every form of --reset-offsets, describe, delete', async () => {
+      const tool = 'kafka-consumer-groups';
       const base = ({ group, topic }: Side) => ['--group', group, '--topic', topic];
+      const between = new Date(Number(twins.copiedMs) + 10_000).toISOString();
       const forms = kind === 'mirrored' ? resets : [...resets, ['--to-datetime', between]];
       for (const form of forms) {
         for (const how of ['--dry-run', '--execute']) {
           const reset = ['--reset-offsets', ...form, how];
-          await same(kind, 'kafka-consumer-groups', (side) => [...base(side), ...reset]);
+          await same(tool, (side) => [...base(side), ...reset]);
         }
-        const described = await same(kind, 'kafka-consumer-groups', ({ group }) => [
-          ...['--describe', '--group', group],
-        ]);
+        const described = await same(tool, ({ group }) => ['--describe', '--group', group]);
         assert.match(described, /TOPIC 0 \d+/);
       }
-      await same(kind, 'kafka-consumer-groups', async (side) => [
+      await same(tool, async (side) => [
         ...['--group', side.group, '--reset-offsets', '--execute', '--from-file'],
-        await file(`${side.group}.csv`, `"${side.topic}",0,4\n`),
+        await twins.file(`${side.group}.csv`, `"${side.topic}",0,4\n`),
       ]);
-      const exported = await same(kind, 'kafka-consumer-groups', (side) => [
+      const exported = await same(tool, (side) => [
         ...base(side),
         ...['--reset-offsets', '--to-current', '--dry-run', '--export'],
       ]);
       assert.match(exported, /TOPIC,?"?,?0,4|"TOPIC",0,4/);
       for (const what of ['--members', '--state', '--offsets']) {
-        await same(kind, 'kafka-consumer-groups', ({ group }) => [
-          ...['--describe', '--group', group, what],
-        ]);
+        await same(tool, ({ group }) => ['--describe', '--group', group, what]);
       }
-      await same(kind, 'kafka-consumer-groups', (side) => [...base(side), '--delete-offsets']);
-      await same(kind, 'kafka-consumer-groups', ({ group }) => ['--group', group, '--delete']);
+      await same(tool, (side) => [...base(side), '--delete-offsets']);
+      await same(tool, ({ group }) => ['--group', group, '--delete']);
     });
 
-    test('transactions, log directories, reassignment, election', async () => {
-      const partition = ({ topic }: Side) => ['--topic', topic, '--partition', '0'];
-      await same(kind, 'kafka-transactions', (side) => ['describe-producers', ...partition(side)]);
-      await same(kind, 'kafka-transactions', (side) => [
-        ...['find-hanging', '--broker-id', '1', '--topic', side.topic],
+    test('consumer groups: --reset-offsets of partitions, all topics and all groups', async () => {
+      const tool = 'kafka-consumer-groups';
+      const reset = ['--reset-offsets', '--to-offset', '6'];
+      await same(tool, ({ group, topic }) => [
+        ...['--group', group, '--topic', `${topic}:0`, ...reset, '--execute'],
       ]);
-      const dirs = await said(proxied(kind), 'kafka-log-dirs', [
-        ...['--describe', '--topic-list', kind],
-      ]);
-      assert.equal(dirs.match(/TOPIC-0/g)?.length, 1, dirs);
-      const plan = ({ topic }: Side, replicas: string) =>
-        `{"version":1,"partitions":[{"topic":"${topic}","partition":0,"replicas":[${replicas}]}]}`;
-      for (const replicas of ['2', '1', '1,2']) {
-        const json = async (side: Side) => file(`${side.topic}.json`, plan(side, replicas));
-        const asked = async (side: Side) => ['--reassignment-json-file', await json(side)];
-        for (const side of [proxied(kind), direct(kind)]) {
-          await said(side, 'kafka-reassign-partitions', [...(await asked(side)), '--execute']);
-          await until(`${side.topic} at ${replicas}`, async () => {
-            const verified = [...(await asked(side)), '--verify'];
-            return /is completed/.test(await said(side, 'kafka-reassign-partitions', verified));
-          });
-        }
-        await same(kind, 'kafka-reassign-partitions', async (side) => [
-          ...(await asked(side)),
-          '--verify',
-        ]);
+      const earliest = ['--reset-offsets', '--to-earliest', '--dry-run'];
+      for (const scope of [['--all-topics'], ['--all-topics', '--export']]) {
+        await same(tool, ({ group }) => ['--group', group, ...scope, ...earliest]);
       }
-      await same(kind, 'kafka-leader-election', (side) => [
+      const bySide = (text: string): string =>
+        sorted(text.replaceAll(/\b(?:direct|proxied)-\w+\b/g, 'GROUP'));
+      const everywhere = await same(
+        tool,
+        ({ topic }) => ['--all-groups', '--topic', topic, ...earliest],
+        bySide,
+      );
+      assert.match(everywhere, /GROUP TOPIC 0 0/);
+      // Straight at a broker groups of a mirror are shown with the end of its shell.
+      await same(
+        tool,
+        () => ['--describe', '--all-groups'],
+        (text) =>
+          text
+            .split('\n')
+            .filter((line) => line.startsWith('GROUP TOPIC 0'))
+            .join('\n'),
+      );
+      await same(tool, ({ group }) => ['--group', group, '--delete']);
+    });
+
+    test('log directories, reassignment, election', async () => {
+      const partition = ({ topic }: Side) => ['--topic', topic, '--partition', '0'];
+      const dirs = async (side: Side): Promise<unknown> =>
+        replicasIn(await said(side, 'kafka-log-dirs', ['--describe', '--topic-list', side.topic]));
+      const [here, there] = [await dirs(twins.proxied(kind)), await dirs(twins.direct(kind))];
+      // A mirror's records are in our log, of a promoted topic the first of them.
+      const placed = (replicas: unknown): unknown =>
+        JSON.parse(JSON.stringify(replicas, (key, value) => (key === 'size' ? 0 : value)));
+      if (kind === 'ordinary') assert.deepEqual(atAnyBroker(here), atAnyBroker(there));
+      else assert.deepEqual(atAnyBroker(placed(here)), atAnyBroker(placed(there)));
+      await reassign(kind);
+      await same('kafka-leader-election', (side) => [
         ...['--election-type', 'preferred', ...partition(side)],
       ]);
+      await same('kafka-leader-election', async (side) => [
+        ...['--election-type', 'unclean', '--path-to-json-file'],
+        await twins.file(
+          `elect-${side.topic}.json`,
+          JSON.stringify({ partitions: [{ topic: side.topic, partition: 0 }] }),
+        ),
+      ]);
+      // Whoever asks first is the one that moves leaders; after that there is nothing to be done.
+      const everywhere = ['--election-type', 'preferred', '--all-topic-partitions'];
+      const elected = await said(twins.proxied(kind), 'kafka-leader-election', everywhere);
+      assert.match(elected, /^$|^Successfully completed/);
+      await same('kafka-leader-election', () => everywhere);
     });
 
     test('performance tools', async () => {
-      const produced = await said(proxied(kind), 'kafka-producer-perf-test', [
-        ...['--topic', kind, '--num-records', '50', '--record-size', '10', '--throughput', '-1'],
-      ]);
+      const produced = await said(twins.proxied(kind), 'kafka-producer-perf-test', perf(kind));
       if (kind === 'mirrored') assert.match(produced, /^0 records sent/);
-      else assert.match(produced, /50 records sent/);
-      const count = kind === 'mirrored' ? copied : copied + written + 50;
-      const consumed = await said(proxied(kind), 'kafka-consumer-perf-test', [
-        ...['--topic', kind, '--num-records', String(count), '--timeout', '20000'],
-        ...['--from-latest', '--group', `perf-${kind}`].slice(1),
-      ]);
-      assert.match(consumed, new RegExp(`, ${count}, `), consumed);
+      else {
+        const { topic } = twins.direct(kind);
+        const directly = await said(twins.direct(kind), 'kafka-producer-perf-test', perf(topic));
+        assert.equal(withoutNumbers(produced), withoutNumbers(directly));
+        assert.match(produced, /50 records sent/);
+      }
+      const count = kind === 'mirrored' ? copied : copied + written + performed;
+      const consumed = await same(
+        'kafka-consumer-perf-test',
+        ({ topic, group }) => [
+          ...['--topic', topic, '--num-records', String(count), '--timeout', '20000'],
+          ...['--group', `perf-${group}`, '--hide-header'],
+        ],
+        // Time, time, megabytes, megabytes in a second, records, and so on.
+        (text) =>
+          text
+            .split('\n')
+            .map((line) => line.split(', ')[4] ?? '')
+            .join('\n'),
+      );
+      assert.match(consumed, new RegExp(`\\b${count}\\b`));
+      if (kind === 'mirrored') return;
+      const shared = await same(
+        'kafka-share-consumer-perf-test',
+        ({ topic, group }) => [
+          ...['--topic', topic, '--num-records', '1', '--timeout', '5000'],
+          ...['--group', `share-perf-${group}`, '--hide-header'],
+        ],
+        withoutNumbers,
+      );
+      assert.match(shared, /N/);
+    });
+
+    test('share groups start behind what was mirrored; a mirror refuses them', async () => {
+      const tool = 'kafka-share-groups';
+      const proxied = twins.proxied(kind);
+      const scope = ['--group', `early-${proxied.group}`, '--topic', proxied.topic];
+      const reset = ['--reset-offsets', '--to-earliest', '--execute'];
+      const made = await said(proxied, tool, [...scope, ...reset]);
+      if (kind === 'mirrored') {
+        assert.match(made, /FAILED[\s\S]*mirror/i);
+        return;
+      }
+      const described = await said(proxied, tool, ['--describe', ...scope.slice(0, 2)]);
+      const [start, all] = [kind === 'promoted' ? copied : 0, copied + written + performed];
+      assert.match(described, new RegExp(`TOPIC 0 ${start} ${all - start}`), described);
+      assert.doesNotMatch(await said(proxied, tool, ['--delete', ...scope.slice(0, 2)]), /FAILED/);
     });
 
     test('deleted records and share groups', async () => {
-      const offsets = async ({ topic }: Side): Promise<readonly string[]> => {
-        const text = `{"version":1,"partitions":[{"topic":"${topic}","partition":0,"offset":12}]}`;
-        return ['--offset-json-file', await file(`cut-${topic}.json`, text)];
-      };
+      const tool = 'kafka-share-groups';
+      const below =
+        (offset: number) =>
+        async ({ topic }: Side) => {
+          const partitions = [{ topic, partition: 0, offset }];
+          const text = JSON.stringify({ version: 1, partitions });
+          return ['--offset-json-file', await twins.file(`cut-${topic}.json`, text)];
+        };
       if (kind === 'mirrored') {
-        const refused = await said(
-          proxied(kind),
-          'kafka-delete-records',
-          await offsets(proxied(kind)),
-        );
+        const side = twins.proxied(kind);
+        const refused = await said(side, 'kafka-delete-records', await below(4)(side));
         assert.match(refused, /PolicyViolation|policy/i);
         return;
       }
-      await same(kind, 'kafka-delete-records', offsets);
-      await same(kind, 'kafka-get-offsets', ({ topic }) => ['--topic', topic, '--time', '-2']);
-      const reset = ({ topic, group }: Side) => [
-        ...['--group', `share-${group}`, '--topic', topic, '--reset-offsets', '--execute'],
-      ];
-      for (const to of ['--to-latest', '--to-earliest']) {
-        await said(proxied(kind), 'kafka-share-groups', [...reset(proxied(kind)), to]);
-        const described = await said(proxied(kind), 'kafka-share-groups', [
-          ...['--describe', '--group', `share-${proxied(kind).group}`, '--offsets'],
-        ]);
-        assert.match(described, to === '--to-latest' ? /TOPIC 0 65 0/ : /TOPIC 0 12 53/);
+      // In what was copied, at a start that is there already, in what was written; too far.
+      for (const offset of [4, 3, 12, 1000]) {
+        await same('kafka-delete-records', below(offset));
+        await same('kafka-get-offsets', ({ topic }) => ['--topic', topic, '--time', '-2']);
       }
+      const group = (side: Side) => ['--group', `share-${side.group}`];
+      for (const form of shareResets) {
+        for (const how of ['--dry-run', '--execute']) {
+          await same(tool, (side) => [
+            ...[...group(side), '--topic', side.topic, '--reset-offsets', ...form, how],
+          ]);
+        }
+        const described = await same(tool, (side) => ['--describe', ...group(side), '--offsets']);
+        if (form[0] === '--to-latest') assert.match(described, /TOPIC 0 65 0/);
+        if (form[0] === '--to-earliest') assert.match(described, /TOPIC 0 12 53/);
+      }
+      for (const what of ['--members', '--state']) {
+        await same(tool, (side) => ['--describe', ...group(side), what], withoutNumbers);
+      }
+      await same(tool, (side) => [...group(side), '--topic', side.topic, '--delete-offsets']);
+      await same(tool, (side) => [...group(side), '--delete']);
+    });
+
+    test('transactions: described, aborted while they hang, ended by force', async () => {
+      const tool = 'kafka-transactions';
+      const partition = ({ topic }: Side) => ['--topic', topic, '--partition', '0'];
+      const described = () =>
+        same(tool, (side) => ['describe-producers', ...partition(side)], producersWithoutIds);
+      await described();
+      await same(tool, ({ topic }) => ['find-hanging', '--broker-id', '1', '--topic', topic]);
+      if (kind === 'mirrored') {
+        await same(tool, (side) => ['abort', ...partition(side), '--start-offset', '3']);
+        return;
+      }
+      const began = new Map<string, bigint>();
+      for (const side of [twins.proxied(kind), twins.direct(kind)]) {
+        const cluster = twins.clusterOf(side);
+        const producer = await newProducer(cluster, `hanging-${side.topic}`);
+        await startTransaction(cluster, producer, side.topic, [0]);
+        const offset = await write(cluster, side.topic, 0, values('hanging', 1), { producer });
+        began.set(side.topic, offset);
+      }
+      assert.match(await described(), new RegExp(`\\b${began.get(kind)}\\b`));
+      const id = ({ topic }: Side) => `hanging-${topic}`;
+      await same(tool, (side) => ['describe', '--transactional-id', id(side)], withoutNumbers);
+      const aborted = await same(tool, (side) => [
+        ...['abort', ...partition(side), '--start-offset', String(began.get(side.topic))],
+      ]);
+      assert.doesNotMatch(aborted, /FAILED/);
+      const after = await described();
+      assert.doesNotMatch(after, new RegExp(`\\b${began.get(kind)}\\b`));
+      const force = ['forceTerminateTransaction', '--transactionalId'];
+      await same(tool, (side) => [...force, id(side)]);
+      const state = (side: Side) => ['describe', '--transactional-id', id(side)];
+      for (const side of [twins.proxied(kind), twins.direct(kind)]) {
+        await until(`the end of ${id(side)}`, async () =>
+          /CompleteAbort|Empty/.test(await said(side, tool, state(side))),
+        );
+      }
+      await same(tool, state, withoutNumbers);
+      await same('kafka-get-offsets', ({ topic }) => ['--topic', topic, '--time', '-1']);
     });
   });
 }
 
-describe('the cluster', () => {
-  test('features, quorum, ACLs, tokens, groups and transactions are told as they are', async () => {
-    const cases: readonly (readonly [JavaToolName, readonly string[]])[] = [
-      ['kafka-features', ['describe']],
-      ['kafka-metadata-quorum', ['describe', '--replication', '--human-readable']],
-      ['kafka-delegation-tokens', ['--describe']],
-      [
-        'kafka-acls',
-        ['--add', '--allow-principal', 'User:u', '--operation', 'Read', '--topic', 'a'],
-      ],
-      ['kafka-acls', ['--list']],
-      ['kafka-acls', ['--remove', '--force', '--topic', 'a']],
-      ['kafka-acls', ['--list']],
-      ['kafka-topics', ['--list']],
-      ['kafka-consumer-groups', ['--list', '--state']],
-      ['kafka-transactions', ['list']],
-      ['kafka-reassign-partitions', ['--list']],
-      ['kafka-configs', ['--describe', '--entity-type', 'brokers', '--entity-name', '1', '--all']],
+const perf = (topic: string): readonly string[] => [
+  ...['--topic', topic, '--num-records', String(performed), '--record-size', '10'],
+  ...['--throughput', '-1'],
+];
+
+/** The twins need not lie on the same broker. */
+function atAnyBroker(replicas: unknown): unknown {
+  const all = replicas as readonly { readonly replicas: readonly unknown[] }[];
+  return all.map((one) => JSON.stringify(one.replicas)).sort();
+}
+
+/** Moves the topic and its twin about, as plans and progress are told. */
+async function reassign(kind: (typeof kinds)[number]): Promise<void> {
+  const tool = 'kafka-reassign-partitions';
+  const plan = ({ topic }: Side, replicas: string) =>
+    `{"version":1,"partitions":[{"topic":"${topic}","partition":0,"replicas":[${replicas}]}]}`;
+  for (const replicas of ['2', '1', '1,2']) {
+    const asked = async (side: Side) => [
+      '--reassignment-json-file',
+      await twins.file(`${side.topic}.json`, plan(side, replicas)),
     ];
-    // One side after the other: each finds what the other left.
-    const run = async (side: Side): Promise<string[]> => {
-      const found: string[] = [];
-      for (const [name, args] of cases) {
-        const printed = await said({ ...side, topic: 'no-topic', group: 'no-group' }, name, args);
-        found.push(`${name} ${args.join(' ')}:\n${settled(printed)}`);
-      }
-      return found;
-    };
-    assert.deepEqual(await run(proxied('ordinary')), await run(direct('ordinary')));
-  });
-
-  test('API versions: every broker by its own id, the link node beside them', async () => {
-    const printed = await said(proxied('ordinary'), 'kafka-broker-api-versions', []);
-    const ids = [...printed.matchAll(/\(id: (\d+) rack/g)].map(([, id]) => id);
-    assert.deepEqual(ids.sort(), ['1', '1000000', '2']);
-  });
-});
-
-/** Lines in order, without ids of directories and how long ago something was. */
-function settled(text: string): string {
-  return text
-    .split('\n')
-    .map((line) =>
-      line
-        .replaceAll(/\b[\w-]{22}\b/g, 'ID')
-        .replaceAll(/\d+ ms ago|\b\d+\s*$/g, 'N')
-        .replaceAll(/\b\d{3,}\b/g, 'N'),
-    )
-    .sort()
-    .join('\n');
+    for (const side of [twins.proxied(kind), twins.direct(kind)]) {
+      const execute = [...(await asked(side)), '--execute', '--throttle', '100000000'];
+      assert.match(await twins.said(side, tool, execute), /Successfully started/);
+      const verify = [...(await asked(side)), '--verify', '--preserve-throttles'];
+      await until(`${side.topic} at ${replicas}`, async () =>
+        /is completed/.test(await twins.said(side, tool, verify)),
+      );
+    }
+    // Takes the throttles away from all nodes, the link node among them.
+    const verified = await twins.same(kind, tool, async (side) => [
+      ...[...(await asked(side)), '--verify'],
+    ]);
+    assert.match(verified, /Clearing broker-level throttles/);
+    await twins.same(kind, tool, async (side) => [...(await asked(side)), '--cancel']);
+  }
+  const generated = await twins.same(
+    kind,
+    tool,
+    async (side) => [
+      ...['--generate', '--broker-list', '1,2', '--topics-to-move-json-file'],
+      await twins.file(
+        `move-${side.topic}.json`,
+        `{"version":1,"topics":[{"topic":"${side.topic}"}]}`,
+      ),
+    ],
+    (text) => text.replace(/("replicas":\[)[12],[12]/g, '$1N'),
+  );
+  assert.match(generated, /Proposed partition reassignment/);
 }
