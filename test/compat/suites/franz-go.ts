@@ -6,7 +6,18 @@ import { compileGoTests, type GoTests, listGoTests, runGoTest } from './go-suite
 import type { Suite, Target } from './suite.ts';
 
 const version = '1.22.3';
-const module = { module: `github.com/twmb/franz-go@v${version}`, package: 'pkg/kgo' };
+/**
+ * Its clients know TLS from the environment, and log in only where a test is about that. Here they
+ * log in wherever there is a user.
+ */
+const change = {
+  file: 'helpers_test.go',
+  from: '\tif testCert != nil {\n\t\topts = append(opts, DialTLSConfig(testCert))\n',
+  to:
+    '\tif saslScram != nil {\n\t\topts = append(opts, SASL(saslScram))\n\t}\n' +
+    '\tif testCert != nil {\n\t\topts = append(opts, DialTLSConfig(testCert))\n',
+};
+const module = { module: `github.com/twmb/franz-go@v${version}`, package: 'pkg/kgo', change };
 
 function environment({ bootstrap, security }: Target): Record<string, string> {
   const plain = {

@@ -1,8 +1,9 @@
 // Test suites of Go modules: their sources are in the module archive that `go mod download` brings.
 // Owns the writable copy, the compiled test binary, and what `-test.v` says of a test.
 
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, rm } from 'node:fs/promises';
+import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { withFileLock } from '../../helpers/file-lock.ts';
 import { cacheDirectory } from '../../helpers/repository.ts';
@@ -13,6 +14,8 @@ export interface GoModule {
   readonly module: string;
   readonly package: string;
   readonly tags?: string;
+  /** What is changed in a file of the package before it is compiled. */
+  readonly change?: { readonly file: string; readonly from: string; readonly to: string };
 }
 
 /** The binary, and the package's own directory, in which it has to run. */
@@ -30,9 +33,23 @@ async function moduleDirectory(module: string): Promise<string> {
   return Dir;
 }
 
-/** Compiles the tests of a package, once for each version. */
+/** A text that is not there is an error: the change would be lost with the next version. */
+async function changeFile(
+  directory: string,
+  { file, from, to }: NonNullable<GoModule['change']>,
+): Promise<void> {
+  const where = path.join(directory, file);
+  const text = await readFile(where, 'utf8');
+  if (!text.includes(from)) throw new Error(`${where} has no '${from}' to be changed`);
+  await writeFile(where, text.replace(from, to));
+}
+
+/** Compiles the tests of a package, once for each version and each change to it. */
 export async function compileGoTests(module: GoModule): Promise<GoTests> {
-  const name = module.module.replaceAll(/[^\w.@-]+/g, '_');
+  const { change } = module;
+  const text = JSON.stringify(change ?? '');
+  const changed = change && `-${createHash('sha256').update(text).digest('hex').slice(0, 8)}`;
+  const name = module.module.replaceAll(/[^\w.@-]+/g, '_') + (changed ?? '');
   const root = path.join(cacheDirectory, 'compat', name);
   const directory = path.join(root, module.package);
   const binary = path.join(root, 'compat.test');
@@ -43,6 +60,7 @@ export async function compileGoTests(module: GoModule): Promise<GoTests> {
     await rm(root, { recursive: true, force: true });
     await cp(await moduleDirectory(module.module), root, { recursive: true });
     await mustRun('chmod', ['-R', 'u+w', root]);
+    if (change !== undefined) await changeFile(directory, change);
     const tags = module.tags === undefined ? [] : ['-tags', module.tags];
     await mustRun('go', ['test', '-c', ...tags, '-o', binary, '.'], { cwd: directory });
   });

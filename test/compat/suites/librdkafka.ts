@@ -92,6 +92,8 @@ export function librdkafka(): Suite {
       settings: {
         'auto.create.topics.enable': 'true',
         'num.partitions': '4',
+        // Tests write records of 1970; retention takes such, now and then before they are read.
+        'log.retention.ms': '-1',
         'group.coordinator.rebalance.protocols': 'classic,consumer,share',
         'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
         'allow.everyone.if.no.acl.found': 'true',
