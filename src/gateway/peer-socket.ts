@@ -63,6 +63,8 @@ export class PeerSocket {
   readonly #inFlight: (Block | number)[] = [];
   #isPaused = false;
   #wasFull = false;
+  /** The kernel did not take all of the last flush: a failed direct write costs an exception. */
+  #isSlow = false;
   readonly #onWritten: () => void;
 
   constructor(socket: Socket, memory: PeerMemory, events: PeerEvents) {
@@ -134,12 +136,13 @@ export class PeerSocket {
     const pieces = this.#takePieces();
     const socket = this.#socket;
     if (socket.destroyed || socket.writableEnded) return;
-    const isIdle = this.#direct !== null && socket.writableLength === 0;
-    const rest = isIdle ? (this.#direct?.write(pieces) ?? pieces) : pieces;
+    const direct = this.#isSlow || socket.writableLength > 0 ? null : this.#direct;
+    const rest = direct?.write(pieces) ?? pieces;
     if (rest.length > 1) socket.cork();
     for (const piece of rest) this.#send(piece);
     if (rest.length > 1) socket.uncork();
-    if (socket.writableLength > 0) return;
+    this.#isSlow = socket.writableLength > 0;
+    if (this.#isSlow) return;
     this.#releaseInFlight();
     // Not now: whoever waits for room may be the one who flushes.
     if (this.#wasFull) process.nextTick(() => this.#tellDrain());
