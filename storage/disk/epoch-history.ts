@@ -82,13 +82,15 @@ export class EpochHistory {
     this.#entries[0] = { ...head, firstBatchEnd: smaller(head.firstBatchEnd, logStart) };
   }
 
-  /** The epoch that a checkpoint kept of a head whose batches are gone. */
+  /**
+   * The epoch that a checkpoint kept of a head whose last batch is gone. Earlier ones may still be
+   * in the file when a truncation took the batch that the log starts in.
+   */
   restoreHead(epoch: number, logStart: bigint): void {
-    const first = this.#entries[0];
-    if (epoch < 0 || (first !== undefined && first.startOffset < logStart)) return;
+    if (epoch < 0 || this.epochBelow(logStart) >= epoch) return;
     // The head's epoch may go on above the start; it is known without the batches there too.
-    if (first?.epoch === epoch) this.#entries.shift();
-    this.#entries.unshift({ epoch, startOffset: logStart - 1n, firstBatchEnd: logStart });
+    const above = this.#entries.filter((one) => one.startOffset >= logStart && one.epoch !== epoch);
+    this.#entries = [{ epoch, startOffset: logStart - 1n, firstBatchEnd: logStart }, ...above];
   }
 
   clear(): void {

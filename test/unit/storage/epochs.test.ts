@@ -49,6 +49,22 @@ test('the epoch of a deleted head is kept, also over a restart', async () => {
   assert.deepEqual(after.log.epochEnd(4), { epoch: 4, endOffset: 2n });
 });
 
+test('R8: the epoch of a head whose last batch was cut off went back with a restart', async () => {
+  const before = await createTestLog();
+  await appendDurably(
+    before.log,
+    dataBatch(0n, { epoch: 1 }),
+    dataBatch(1n, { epoch: 4, records: 2 }),
+  );
+  // The log starts within the second batch, which then goes; the first is still in the file.
+  await before.log.deleteHead(2n);
+  await before.log.truncate(2n);
+  for (const { log } of [before, await reopenLog(before, { powerCut: true })]) {
+    assert.deepEqual([log.logStart, log.end, log.lastEpoch], [2n, 2n, 4]);
+    assert.deepEqual(log.epochEnd(4), { epoch: 4, endOffset: 2n });
+  }
+});
+
 test('offsets that were jumped over leave no epoch to be compared with', async () => {
   const before = await createTestLog();
   await appendDurably(before.log, dataBatch(0n, { epoch: 4 }));
