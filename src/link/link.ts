@@ -347,6 +347,7 @@ export class LinkRuntime implements FeedLink {
       lasting.keep((name) => watchedNames.has(name));
     }
     const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
+    const askedAtMs = this.#context.clock.monotonicMs();
     const metadata = await cluster.metadata(names);
     if (this.#isClosed || cluster !== this.#cluster) return;
     this.health.contacted();
@@ -358,7 +359,7 @@ export class LinkRuntime implements FeedLink {
       names.length,
     );
     for (const topic of watched) {
-      this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic));
+      this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic), askedAtMs);
     }
     for (const [name, failure] of this.#failing) {
       if (this.#topics.byName(name)?.record.state !== 'FAILED') {
@@ -369,7 +370,7 @@ export class LinkRuntime implements FeedLink {
     await this.feeds.prune();
   }
 
-  #consider(record: TopicRecord, info: TopicInfo | undefined): void {
+  #consider(record: TopicRecord, info: TopicInfo | undefined, askedAtMs: number): void {
     const { name } = record;
     const finding = examine(record, info);
     const nowMs = this.#context.clock.monotonicMs();
@@ -400,6 +401,7 @@ export class LinkRuntime implements FeedLink {
     }
     if (info === undefined) return;
     this.feeds.follow(name, info);
+    for (const feed of this.feeds.feeds(name)) feed.noteIdSeen(askedAtMs);
     this.#considerEpochs(record, info);
   }
 

@@ -67,13 +67,17 @@ export function positionBehind(records: Buffer | null): FetchPosition | null {
   }
 }
 
-/** `fetchedFrom`: the offset that was asked for, possibly before earlier answers were appended. */
+/**
+ * `fetchedFrom`: the offset that was asked for, possibly before earlier answers were appended.
+ * `isByName`: the broker was asked by the topic's name (Fetch before version 13), and has looked at
+ * no id.
+ */
 export async function acceptPartition(
   feed: PartitionFeed,
   data: PartitionData,
-  parts: { link: FeedLink; clock: LinkClock; fetchedFrom?: bigint },
+  parts: { link: FeedLink; clock: LinkClock; fetchedFrom?: bigint; isByName?: boolean },
 ): Promise<void> {
-  const { link, clock, fetchedFrom } = parts;
+  const { link, clock, fetchedFrom, isByName = !feed.hasTopicId } = parts;
   // The log has not come to where this was fetched from: an earlier answer was not appended. What
   // lies between would be missing for ever, so it is fetched again from there.
   if (fetchedFrom !== undefined && fetchedFrom !== feed.position) return;
@@ -93,6 +97,13 @@ export async function acceptPartition(
   if (data.preferredReadReplica >= 0 && link.knowsNode(data.preferredReadReplica)) {
     feed.readNear(data.preferredReadReplica, clock.monotonicMs());
     link.reassign(feed);
+    return;
+  }
+  if (!isByName) feed.noteProved();
+  if (feed.hasTopicId && !feed.isProved) {
+    // The next look at the source's metadata tells, and ends the mirror of a topic made again.
+    feed.fail('source topic not confirmed by its id yet', clock.monotonicMs(), 100);
+    link.refreshMetadata();
     return;
   }
   if (isDiverging) {
@@ -198,8 +209,9 @@ function onError(
     return;
   }
   const name = errorName(errorCode);
-  if (errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) feed.unprove();
   if (leaderErrors.has(errorCode)) {
+    // As brokers answer in the moments in which a topic is deleted and made again, too.
+    feed.unprove();
     const hasHint = currentLeader.leaderId >= 0 && currentLeader.leaderEpoch > feed.leaderEpoch;
     if (hasHint && link.knowsNode(currentLeader.leaderId)) {
       feed.follow(currentLeader.leaderId, currentLeader.leaderEpoch);

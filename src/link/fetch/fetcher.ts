@@ -286,7 +286,8 @@ export class BrokerFetcher {
         bytes += data.records?.length ?? 0;
         const from = fetchedFrom.get(feed) ?? feed.position;
         const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
-        work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, data, from)));
+        const answer = { data, fetchedFrom: from, isByName: topic.topicId === zeroUuid };
+        work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, answer)));
         if (ahead === null) continue;
         const { highWatermark } = data;
         const [end, offsets] = [ahead.offset, ahead.offset - from];
@@ -319,10 +320,14 @@ export class BrokerFetcher {
     });
   }
 
-  async #acceptOne(feed: PartitionFeed, data: PartitionData, fetchedFrom: bigint): Promise<void> {
+  async #acceptOne(
+    feed: PartitionFeed,
+    answer: { data: PartitionData; fetchedFrom: bigint; isByName: boolean },
+  ): Promise<void> {
     if (feed.isStopped || !this.#feeds.has(feed)) return;
     try {
-      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock, fetchedFrom });
+      const { data, ...how } = answer;
+      await acceptPartition(feed, data, { link: this.#link, clock: this.#clock, ...how });
     } catch (error) {
       // One partition's fault touches no other.
       this.#fault(`${feed.topic}-${feed.partition}: ${messageOf(error)}`);

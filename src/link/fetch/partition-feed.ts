@@ -32,7 +32,8 @@ export class PartitionFeed {
   retryAtMs = 0;
   /** Something is being found out (a range, a truncation): not fetched meanwhile. */
   isSuspended = false;
-  #isProved = true;
+  #isProved: boolean;
+  #unprovedAtMs: number;
   /** The source's own epoch history no longer reaches our last epoch: sent as -1 once. */
   omitsLastEpoch = false;
   /**
@@ -91,7 +92,9 @@ export class PartitionFeed {
     this.#clock = clock;
     this.#startedMs = clock.monotonicMs();
     this.#isFirstReading = log.lastEpoch < 0;
-    this.unprove();
+    // It gets a leader by metadata that have its id.
+    this.#isProved = this.hasTopicId || this.#isFirstReading;
+    this.#unprovedAtMs = this.#startedMs;
     this.#unsubscribe = log.onAdvance(() => {
       lag.observeMirror(log.visibleEnd, clock.monotonicMs());
     });
@@ -114,6 +117,11 @@ export class PartitionFeed {
     return Math.max(this.#startedMs, this.lag.sampledAtMs);
   }
 
+  /** Without one (brokers before 2.8) only records can tell topics of one name apart. */
+  get hasTopicId(): boolean {
+    return this.sourceTopicId !== zeroUuid;
+  }
+
   /** The source topic is the one that was mirrored: its id tells, or its records have. */
   get isProved(): boolean {
     return this.#isProved;
@@ -123,9 +131,15 @@ export class PartitionFeed {
     this.#isProved = true;
   }
 
-  /** Another topic may have this name now; without an id only its records can tell. */
+  /** Metadata that were asked for at `askedAtMs` (monotonic) have the topic with its id. */
+  noteIdSeen(askedAtMs: number): void {
+    if (this.hasTopicId && askedAtMs >= this.#unprovedAtMs) this.#isProved = true;
+  }
+
+  /** Another topic may have this name now. */
   unprove(): void {
-    this.#isProved = this.sourceTopicId !== zeroUuid || this.log.lastEpoch < 0;
+    this.#isProved = !this.hasTopicId && this.log.lastEpoch < 0;
+    this.#unprovedAtMs = this.#clock.monotonicMs();
   }
 
   /** What the log needs next. */
@@ -186,7 +200,7 @@ export class PartitionFeed {
     this.leaderEpoch = leaderEpoch;
     if (isChange) {
       this.retryAtMs = 0;
-      this.unprove();
+      if (!this.hasTopicId) this.unprove();
     }
     return isChange;
   }

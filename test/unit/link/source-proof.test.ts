@@ -1,5 +1,6 @@
-// A source without topic ids: what it answers is appended only when it still has the batch that was
-// mirrored last, or when that proves nothing.
+// A source that is asked by the topic's name: what it answers is appended only when it still has the
+// batch that was mirrored last, or when that proves nothing; and where it has topic ids, only when
+// its metadata have had the id since it last said that it does not lead the topic.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
@@ -46,8 +47,9 @@ async function scene(t: TestContext, options: { topicId?: string; isCompacted?: 
   feed.follow(1, 5);
   const source = new Source();
   const link = new FakeLink(source);
-  const accept = async (data: Parameters<typeof createPartitionData>[0]) => {
-    await acceptPartition(feed, createPartitionData(data), { link, clock: systemClock });
+  const accept = async (data: Parameters<typeof createPartitionData>[0], isByName = true) => {
+    const parts = { link, clock: systemClock, isByName };
+    await acceptPartition(feed, createPartitionData(data), parts);
     await log.flush();
   };
   return { log, feed, source, link, accept };
@@ -106,7 +108,44 @@ test('a batch that the source has cleaned is still the one that was mirrored', a
 });
 
 test('where topic ids tell nobody asks', async (t) => {
-  const { log, source, accept } = await scene(t, { topicId: sourceId });
-  await accept(next);
-  assert.deepEqual([log.end, source.fetches], [6n, 0]);
+  const { log, feed, source, accept } = await scene(t, { topicId: sourceId });
+  await accept(next, false);
+  await accept({ errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER }, false);
+  assert.equal(feed.isProved, false);
+  await accept({ highWatermark: 9n, records: batch({ base: 6n }) }, false);
+  assert.deepEqual([log.end, source.fetches, feed.isProved], [7n, 0, true]);
+});
+
+/** The topic may have been made again: brokers from 2.8 to 3.0 know ids, and fetch by names. */
+async function madeAgain(t: TestContext) {
+  const staged = await scene(t, { topicId: sourceId });
+  const askedBeforeMs = systemClock.monotonicMs();
+  await staged.accept(next);
+  assert.equal(staged.log.end, 6n, 'its id was seen when it was begun');
+  await staged.accept({ errorCode: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION });
+  return { ...staged, askedBeforeMs };
+}
+
+const later = { highWatermark: 9n, records: batch({ base: 6n }) };
+
+test('R9: an answer by name is not appended before metadata have the id again', async (t) => {
+  const { log, feed, link, accept, askedBeforeMs } = await madeAgain(t);
+  feed.noteIdSeen(askedBeforeMs);
+  const looks = link.refreshes;
+  await accept(later);
+  assert.equal(log.end, 6n, 'metadata that were asked for before prove nothing');
+  assert.ok(link.refreshes > looks, 'the source is looked at now');
+  feed.noteIdSeen(systemClock.monotonicMs());
+  await accept(later);
+  assert.deepEqual([log.end, link.failures], [7n, []]);
+});
+
+test('R9: a topic made again by an older epoch does not cut the copy of the first one', async (t) => {
+  const { log, feed, link, accept } = await madeAgain(t);
+  const divergingEpoch = { epoch: 0, endOffset: 2n };
+  await accept({ highWatermark: 2n, divergingEpoch });
+  assert.deepEqual([log.end, link.truncations], [6n, []]);
+  feed.noteIdSeen(systemClock.monotonicMs());
+  await accept({ highWatermark: 2n, divergingEpoch });
+  assert.deepEqual(link.truncations, ['orders-0'], 'the same topic is followed down');
 });
