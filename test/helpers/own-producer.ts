@@ -1,29 +1,22 @@
 // A producer of our own, for what foreign clients do not let a test say: one batch exactly as it
-// is, a transaction step by step. Knows nothing of links.
-import assert from 'node:assert/strict';
-import {
-  createAddPartitionsToTxnRequest,
-  createAddPartitionsToTxnTopic,
-} from '../../protocol/generated/add-partitions-to-txn-request.ts';
-import { createEndTxnRequest } from '../../protocol/generated/end-txn-request.ts';
-import { createInitProducerIdRequest } from '../../protocol/generated/init-producer-id-request.ts';
-import {
-  createPartitionProduceData,
-  createProduceRequest,
-  createTopicProduceData,
-} from '../../protocol/generated/produce-request.ts';
+// is, a transaction step by step. Owns the retries of a patient client, over the requests of
+// raw-writes.ts. Knows nothing of links.
 import { buildBatch } from '../../protocol/index.ts';
-import {
-  addPartitionsToTxnApi,
-  endTxnApi,
-  initProducerIdApi,
-  produceApi,
-} from '../../src/cluster/apis.ts';
+import { produceApi } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { listOffset } from './raw-batches.ts';
+import {
+  batchRequest,
+  endTransaction,
+  newProducer,
+  type Producer,
+  startTransaction,
+} from './raw-writes.ts';
 import { leaderOf } from './topic-admin.ts';
 import { GiveUp, until } from './wait.ts';
 
+/** A test may hold it open for as long as it likes. */
+const transactionTimeoutMs = 600_000;
 /** UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER. */
 const notYet: ReadonlySet<number> = new Set([3, 6]);
 
@@ -50,8 +43,8 @@ export async function produce(
     ...(transaction === undefined
       ? {}
       : {
-          producerId: transaction.producerId,
-          producerEpoch: transaction.producerEpoch,
+          producerId: transaction.producer.id,
+          producerEpoch: transaction.producer.epoch,
           baseSequence: transaction.nextSequence(partition, values.length),
           isTransactional: true,
         }),
@@ -66,17 +59,8 @@ export async function produceBatch(
   batch: Buffer,
 ): Promise<bigint> {
   const { topic, partition = 0, transaction } = target;
-  const request = createProduceRequest({
-    transactionalId: transaction?.id ?? null,
-    acks: -1,
-    timeoutMs: 10_000,
-    topicData: [
-      createTopicProduceData({
-        name: topic,
-        partitionData: [createPartitionProduceData({ index: partition, records: batch })],
-      }),
-    ],
-  });
+  const transactionalId = transaction?.id ?? null;
+  const request = batchRequest({ topic, partition, transactionalId }, batch);
   // The leader of a new partition says "not me", or has not heard of the topic, for a moment.
   return until(`produce to ${topic}-${partition}`, async () => {
     const nodeId = await leaderOf(cluster, topic, partition);
@@ -91,15 +75,19 @@ export async function produceBatch(
 /** A transactional producer of our own, step by step. */
 export class Transaction {
   readonly id: string;
-  producerId = -1n;
-  producerEpoch = -1;
   readonly #cluster: Cluster;
   readonly #sequences = new Map<number, number>();
+  #producer: Producer | null = null;
   #partitions: readonly { topic: string; partition: number }[] = [];
 
   constructor(cluster: Cluster, id: string) {
     this.#cluster = cluster;
     this.id = id;
+  }
+
+  get producer(): Producer {
+    if (this.#producer === null) throw new Error(`transaction ${this.id} has not begun`);
+    return this.#producer;
   }
 
   nextSequence(partition: number, count: number): number {
@@ -110,54 +98,14 @@ export class Transaction {
 
   async begin(topic: string, partitions: readonly number[]): Promise<void> {
     this.#partitions = partitions.map((partition) => ({ topic, partition }));
-    const target = { kind: 'transaction', transactionalId: this.id } as const;
-    if (this.producerEpoch < 0) {
-      const answer = await until('a producer id', async () => {
-        const response = await this.#cluster.send(
-          target,
-          initProducerIdApi,
-          createInitProducerIdRequest({
-            transactionalId: this.id,
-            transactionTimeoutMs: 600_000,
-          }),
-        );
-        return response.errorCode === 0 ? response : undefined;
-      });
-      this.producerId = answer.producerId;
-      this.producerEpoch = answer.producerEpoch;
-    }
-    await until('partitions in the transaction', async () => {
-      const response = await this.#cluster.send(
-        target,
-        addPartitionsToTxnApi,
-        createAddPartitionsToTxnRequest({
-          v3AndBelowTransactionalId: this.id,
-          v3AndBelowProducerId: this.producerId,
-          v3AndBelowProducerEpoch: this.producerEpoch,
-          v3AndBelowTopics: [
-            createAddPartitionsToTxnTopic({ name: topic, partitions: [...partitions] }),
-          ],
-        }),
-      );
-      const results = response.resultsByTopicV3AndBelow[0]?.resultsByPartition ?? [];
-      return results.length > 0 && results.every(({ partitionErrorCode }) => !partitionErrorCode);
-    });
+    this.#producer ??= await newProducer(this.#cluster, this.id, transactionTimeoutMs);
+    await startTransaction(this.#cluster, this.#producer, topic, partitions);
   }
 
   /** Returns when the markers are there: the coordinator answers before it has written them. */
   async end(outcome: 'commit' | 'abort'): Promise<void> {
     const ends = await this.#ends();
-    const response = await this.#cluster.send(
-      { kind: 'transaction', transactionalId: this.id },
-      endTxnApi,
-      createEndTxnRequest({
-        transactionalId: this.id,
-        producerId: this.producerId,
-        producerEpoch: this.producerEpoch,
-        committed: outcome === 'commit',
-      }),
-    );
-    assert.equal(response.errorCode, 0);
+    await endTransaction(this.#cluster, this.producer, outcome);
     await until('the markers of the transaction', async () => {
       const now = await this.#ends();
       return now.every((end, index) => end > (ends[index] ?? 0n));

@@ -66,9 +66,19 @@ export function produceRequest(
       : { producerId: producer.id, producerEpoch: producer.epoch, baseSequence: sequence }),
     isTransactional,
   });
+  const transactionalId = producer?.transactionalId ?? null;
+  return batchRequest({ topic, partition, transactionalId }, records);
+}
+
+/** A Produce request with bytes as they are. */
+export function batchRequest(
+  target: { topic: string; partition: number; transactionalId: string | null },
+  records: Buffer,
+): ProduceRequest {
+  const { topic, partition, transactionalId } = target;
   const partitionData = [createPartitionProduceData({ index: partition, records })];
   return createProduceRequest({
-    transactionalId: producer?.transactionalId ?? null,
+    transactionalId,
     acks: -1,
     timeoutMs: 10_000,
     topicData: [createTopicProduceData({ name: topic, partitionData })],
@@ -118,8 +128,9 @@ export function values(label: string, count: number, bytes = 0): string[] {
 export async function newProducer(
   cluster: Cluster,
   transactionalId: string | null = null,
+  transactionTimeoutMs = 60_000,
 ): Promise<Producer> {
-  const request = createInitProducerIdRequest({ transactionalId, transactionTimeoutMs: 60_000 });
+  const request = createInitProducerIdRequest({ transactionalId, transactionTimeoutMs });
   return until('a producer id', async () => {
     const target =
       transactionalId === null

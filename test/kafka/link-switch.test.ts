@@ -227,8 +227,8 @@ describe('failover', () => {
     assert.deepEqual(
       aborts.map(({ type, producerId }) => [type, producerId]),
       [
-        ['ABORT', first.producerId],
-        ['ABORT', second.producerId],
+        ['ABORT', first.producer.id],
+        ['ABORT', second.producer.id],
       ],
     );
     assert.ok(aborts.every(({ epoch }) => epoch === extent.firstEpoch));
