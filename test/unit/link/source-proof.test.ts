@@ -1,6 +1,6 @@
-// A source that is asked by the topic's name: what it answers is appended only when it still has the
-// batch that was mirrored last, or when that proves nothing; and where it has topic ids, only when
-// its metadata have had the id since it last said that it does not lead the topic.
+// A source that is asked by the topic's name: what it answers is appended only when it still has
+// the batch that was mirrored last, or when that proves nothing; and where it has topic ids, only
+// when its metadata have had the id since it last said that it does not lead the topic.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
