@@ -59,7 +59,8 @@ async function warmUp() {
 function choose(positionals) {
   const all = testFiles(join(root, 'test'));
   const named = positionals.filter((name) => name.endsWith('.ts'));
-  const [mode = 'all'] = positionals.filter((name) => !name.endsWith('.ts'));
+  const [mode = 'all', ...unknown] = positionals.filter((name) => !name.endsWith('.ts'));
+  if (unknown.length > 0) fail(`tests are named by their files: '${unknown.join(' ')}' is none`);
   const quick = all.filter((file) => !isAmong([...withBrokers, longTests])(file));
   const real = all.filter(isAmong(withBrokers));
   if (named.length > 0) {
