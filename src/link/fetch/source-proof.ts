@@ -1,8 +1,8 @@
-// Is the source topic still the one that was mirrored? Where topic ids tell nobody asks here; old
-// brokers have none, and a topic that was deleted and made again has the same name, and may have
-// the same epochs and a longer log. Owns the comparison of our last batch with what the source has
-// there. Refuses to know fetch loops. Invariant: until a partition without a topic id is proved,
-// nothing that the source answers is appended to its copy.
+// Is the source topic still the one that was mirrored? Of a topic with an id nobody asks here, its
+// answers or the source's metadata tell; old brokers have none, and a topic that was deleted and
+// made again has the same name, and may have the same epochs and a longer log. Owns the comparison
+// of our last batch with what the source has there. Refuses to know fetch loops. Invariant: until a
+// partition without a topic id is proved, nothing that the source answers is appended to its copy.
 import { ErrorCode, errorName, readBatchHeader } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
