@@ -1,14 +1,14 @@
 // `npm run bench -- [NAME] [--quick] [--form FORM] [--json]`: runs one benchmark, or all. Owns the
 // list of them.
-import { parseArgs } from 'node:util';
+import { readCommandLine, refuse } from '../test/helpers/command-line.ts';
 import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
-import { benchGateway } from './gateway.ts';
+import { benchGateway, gatewayForms } from './gateway.ts';
 import { benchGroups } from './groups.ts';
 import { benchIdle } from './idle.ts';
 import { benchInterruption } from './interruption.ts';
 import { benchLag } from './lag.ts';
-import { benchMirror } from './mirror.ts';
+import { benchMirror, mirrorForms } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
 import { benchServe } from './serve.ts';
 
@@ -24,24 +24,38 @@ const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchR
   groups: benchGroups,
 };
 
-const { values, positionals } = parseArgs({
-  options: {
-    json: { type: 'boolean', default: false },
-    quick: { type: 'boolean', default: false },
-    form: { type: 'string' },
+/** Of those that can be run in parts. */
+const formsOf: Readonly<Record<string, (quick: boolean) => readonly string[]>> = {
+  mirror: mirrorForms,
+  gateway: () => gatewayForms,
+};
+
+const { values, positionals } = readCommandLine(
+  {
+    options: {
+      json: { type: 'boolean', default: false },
+      quick: { type: 'boolean', default: false },
+      form: { type: 'string' },
+    },
+    allowPositionals: true,
   },
-  allowPositionals: true,
-});
+  'npm run bench -- [NAME ...] [--quick] [--form FORM] [--json]',
+);
+const { quick, form } = values;
 const names = positionals.length > 0 ? positionals : Object.keys(benches);
 for (const name of names) {
   if (!Object.hasOwn(benches, name)) {
-    process.stderr.write(`no benchmark '${name}': there are ${Object.keys(benches).join(', ')}\n`);
-    process.exit(2);
+    refuse(`no benchmark '${name}': there are ${Object.keys(benches).join(', ')}`);
   }
+  if (form === undefined) continue;
+  // Measuring takes minutes; a form that one of them does not have is told before the first.
+  const forms = formsOf[name]?.(quick);
+  if (forms === undefined) refuse(`--form: the benchmark ${name} has no forms`);
+  if (!forms.includes(form)) refuse(`no form '${form}' of ${name}: there are ${forms.join(', ')}`);
 }
 for (const name of names) {
   const bench = benches[name];
-  if (bench) print(await bench({ quick: values.quick, form: values.form }), { json: values.json });
+  if (bench) print(await bench({ quick, form }), { json: values.json });
 }
 // Clusters and children are stopped by now; idle handles of helpers must not hold the process.
 process.exit(0);

@@ -122,19 +122,24 @@ function formOf({ partitions, compression }: Form): string {
   return `${partitions}x${compression}`;
 }
 
-/** @throws Error when there is no such form */
-function plans({ quick, form }: BenchOptions): Form[] {
+function allPlans(quick: boolean): Form[] {
   const partitions = quick ? [6] : [6, 1, 1000];
   const compressions = quick ? (['none'] as const) : (['none', 'lz4'] as const);
-  const all = partitions.flatMap((count) =>
+  return partitions.flatMap((count) =>
     compressions.map((compression) => {
       const records = quick ? 256 * 1024 : 1536 * 1024;
       return { partitions: count, records, compression };
     }),
   );
-  const chosen = all.filter((plan) => form === undefined || formOf(plan) === form);
-  if (chosen.length > 0) return chosen;
-  throw new Error(`no form '${form}': there are ${all.map(formOf).join(', ')}`);
+}
+
+/** What `--form` can be. */
+export function mirrorForms(quick: boolean): readonly string[] {
+  return allPlans(quick).map(formOf);
+}
+
+function plans({ quick, form }: BenchOptions): Form[] {
+  return allPlans(quick).filter((plan) => form === undefined || formOf(plan) === form);
 }
 
 export async function benchMirror(options: BenchOptions): Promise<BenchResult> {

@@ -1,15 +1,16 @@
 // `npm run demo [-- --once]`: the whole path on two real Kafka clusters. Without `--once` it stays
 // up until Ctrl-C; with it, it plays a disaster from end to end and exits 0 only if every check
 // held.
-import { parseArgs } from 'node:util';
+import { readCommandLine } from '../test/helpers/command-line.ts';
 import { playAround } from './playground.ts';
 import { setScene } from './scene.ts';
 import { playOnce } from './story.ts';
 import { checkTools } from './tools.ts';
 
-const { values } = parseArgs({
-  options: { once: { type: 'boolean', default: false } },
-});
+const { values } = readCommandLine(
+  { options: { once: { type: 'boolean', default: false } } },
+  'npm run demo [-- --once]',
+);
 
 const withoutLibrdkafka = await checkTools();
 const scene = await setScene();

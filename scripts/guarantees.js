@@ -53,6 +53,11 @@ rules.forEach((text, index) => {
 });
 const text = `${lines.join('\n')}\n`;
 
+const unknown = process.argv.slice(2).filter((argument) => argument !== '--check');
+if (unknown.length > 0) {
+  process.stderr.write(`unknown argument '${unknown[0]}': there is --check\n`);
+  process.exit(2);
+}
 if (process.argv.includes('--check')) {
   if (readFileSync(page, 'utf8') !== text) {
     process.stderr.write('docs/guarantees.md is stale: run `node scripts/guarantees.js`\n');

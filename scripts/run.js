@@ -19,9 +19,9 @@ const programs = {
 };
 const sourceFolders = ['protocol', 'storage', 'src', 'test', 'bench', 'demo'];
 
-function fail(message) {
+function fail(message, code = 1) {
   process.stderr.write(`${message}\n`);
-  process.exit(1);
+  process.exit(code);
 }
 
 function run(command, args) {
@@ -69,10 +69,11 @@ function build() {
   utimesSync(stamp, begun, begun);
 }
 
-const [command, ...args] = process.argv.slice(2);
+const [command = '', ...args] = process.argv.slice(2);
+if (!Object.hasOwn(programs, command)) {
+  fail(`no command '${command}': there are ${Object.keys(programs).join(', ')}`, 2);
+}
 const program = programs[command];
-if (program === undefined)
-  fail(`usage: node scripts/run.js ${Object.keys(programs).join('|')} [ARG ...]`);
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) {
   fail(`Causeway needs Node 20.19 or later; this is ${process.versions.node}`);

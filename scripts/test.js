@@ -41,7 +41,8 @@ function readArguments() {
   try {
     return parseArgs({ allowPositionals: true, options: { minutes: { type: 'string' } } });
   } catch (error) {
-    return fail(error.message);
+    // Without Node's advice, which is about positional arguments.
+    return fail(error.message.split(/\.\s/)[0]);
   }
 }
 

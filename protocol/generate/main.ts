@@ -2,7 +2,7 @@
  * `npm run generate`: reads the message definitions out of the kafka-clients jar (the one given
  * with `--jar`, or found, or fetched) and rewrites `protocol/generated/`. Build time only.
  */
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -12,7 +12,7 @@ import { emitMessage, fileNameOf } from './emit.ts';
 import { emitApis, emitFieldFacts, emitLoaders } from './emit-tables.ts';
 import { formatAll } from './format.ts';
 import { fetchJar, findJar, repository } from './jar.ts';
-import { readDefinitions } from './read.ts';
+import { NoJar, readDefinitions } from './read.ts';
 
 export const generatedDirectory = join(repository, 'protocol', 'generated');
 
@@ -29,10 +29,39 @@ export function generate(jarPath: string): Map<string, string> {
   return formatAll(files);
 }
 
+/** Bad input: one line that names it, and exit code 2. */
+function refuse(problem: string): never {
+  process.stderr.write(`${problem}; usage: npm run generate [-- --jar FILE]\n`);
+  process.exit(2);
+}
+
+/** The jar that is asked for, if any. */
+function readArguments(): string | undefined {
+  try {
+    return parseArgs({ options: { jar: { type: 'string' } } }).values.jar;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    // Node's advice behind the first sentence is about other commands.
+    return refuse(error.message.split(/\.\s/)[0] ?? error.message);
+  }
+}
+
+function generateFrom(jar: string): Map<string, string> {
+  try {
+    return generate(jar);
+  } catch (error) {
+    if (!(error instanceof NoJar)) throw error;
+    return refuse(`${jar}: ${error.message}`);
+  }
+}
+
 function main(): void {
-  const { values } = parseArgs({ options: { jar: { type: 'string' } } });
-  const jar = values.jar ?? findJar() ?? fetchJar();
-  const files = generate(jar);
+  const asked = readArguments();
+  if (asked !== undefined && !(existsSync(asked) && statSync(asked).isFile())) {
+    refuse(`--jar: there is no file '${asked}'`);
+  }
+  const jar = asked ?? findJar() ?? fetchJar();
+  const files = generateFrom(jar);
   mkdirSync(generatedDirectory, { recursive: true });
   for (const name of readdirSync(generatedDirectory)) {
     if (!files.has(name)) rmSync(join(generatedDirectory, name));

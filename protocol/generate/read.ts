@@ -11,6 +11,9 @@ const endOfDirectorySignature = 0x06054b50;
 const directoryEntrySignature = 0x02014b50;
 const endOfDirectoryBytes = 22;
 
+/** The file is none that the definitions can be read out of. */
+export class NoJar extends Error {}
+
 interface ZipEntry {
   name: string;
   method: number;
@@ -24,7 +27,7 @@ export function readDefinitions(jarPath: string): RawMessage[] {
     .filter((entry) => /^common\/message\/\w+\.json$/.test(entry.name))
     .sort((a, b) => (a.name < b.name ? -1 : 1))
     .map((entry) => parseDefinition(entry.name, readEntry(zip, entry).toString('utf8')));
-  if (definitions.length === 0) throw new Error(`${jarPath} holds no message definitions`);
+  if (definitions.length === 0) throw new NoJar('it holds no message definitions');
   return definitions;
 }
 
@@ -64,7 +67,7 @@ function findEndOfDirectory(zip: Buffer): number {
   for (let position = zip.length - endOfDirectoryBytes; position >= 0; position--) {
     if (zip.readUInt32LE(position) === endOfDirectorySignature) return position;
   }
-  throw new Error('not a zip file');
+  throw new NoJar('it is no zip file');
 }
 
 function readEntry(zip: Buffer, entry: ZipEntry): Buffer {

@@ -5,7 +5,7 @@
 
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { problemOf, readCommandLine, refuse } from '../helpers/command-line.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { acceptedDifferences } from './accepted.ts';
 import { compare, type Outcome, report } from './comparison.ts';
@@ -23,20 +23,16 @@ const suites: Readonly<Record<string, () => Suite>> = {
   sarama,
 };
 
-function usage(problem: string): never {
-  process.stderr.write(
-    `${problem}\nusage: npm run compat -- ${Object.keys(suites).join('|')} ` +
-      `[--variant ${variants.join(',')}|all] [--only REGEX] [--output DIRECTORY]\n`,
-  );
-  process.exit(2);
-}
+const usage =
+  `npm run compat -- ${Object.keys(suites).join('|')} ` +
+  `[--variant ${variants.join(',')}|all] [--only REGEX] [--output DIRECTORY]`;
 
 /** Several, by commas, share one run beside the proxy. */
 function chosenVariants(names: string, suite: Suite): readonly Variant[] {
   if (names === 'all') return suite.variants;
   return names.split(',').map((name) => {
     const found = suite.variants.find((variant) => variant === name);
-    return found ?? usage(`no variant '${name}' of ${suite.name}`);
+    return found ?? refuse(`no variant '${name}' of ${suite.name}`, usage);
   });
 }
 
@@ -82,30 +78,60 @@ async function onSide<T>(opening: Promise<Side>, work: (side: Side) => Promise<T
   }
 }
 
-async function main(): Promise<boolean> {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      variant: { type: 'string', default: 'plain' },
-      only: { type: 'string', default: '' },
-      output: { type: 'string' },
+interface Plan {
+  readonly suite: Suite;
+  readonly chosen: readonly Variant[];
+  readonly only: RegExp;
+  readonly output: string | undefined;
+}
+
+function readOnly(text: string): RegExp {
+  try {
+    return new RegExp(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return refuse(`--only: ${problemOf(error)}`, usage);
+  }
+}
+
+async function readPlan(): Promise<Plan> {
+  const { values, positionals } = readCommandLine(
+    {
+      allowPositionals: true,
+      options: {
+        variant: { type: 'string', default: 'plain' },
+        only: { type: 'string', default: '' },
+        output: { type: 'string' },
+      },
     },
-  });
+    usage,
+  );
   const [name = ''] = positionals;
   const make = Object.hasOwn(suites, name) ? suites[name] : undefined;
-  if (make === undefined || positionals.length !== 1) usage(`no suite '${positionals.join(' ')}'`);
+  if (make === undefined || positionals.length !== 1) {
+    return refuse(`no suite '${positionals.join(' ')}'`, usage);
+  }
   const suite = make();
   const chosen = chosenVariants(values.variant, suite);
+  const only = readOnly(values.only);
   const { output } = values;
-  if (output !== undefined) await mkdir(output, { recursive: true });
+  if (output !== undefined) {
+    await mkdir(output, { recursive: true }).catch((error) =>
+      refuse(`--output ${output}: ${problemOf(error)}`),
+    );
+  }
+  return { suite, chosen, only, output };
+}
+
+async function main(): Promise<boolean> {
+  const { suite, chosen, only, output } = await readPlan();
+  const { name, shape } = suite;
   const random = new SeededRandom();
   process.stderr.write(`# ${random.describe()}\n`);
   await suite.prepare();
-  const only = new RegExp(values.only);
   const tests = (await suite.tests()).filter((test) => only.test(test));
-  if (tests.length === 0) usage(`no test of ${name} matches ${values.only}`);
+  if (tests.length === 0) refuse(`no test of ${name} matches --only ${only.source}`);
 
-  const { shape } = suite;
   const directly = new Map<boolean, Map<string, Finished>>();
   let isGood = true;
   for (const variant of chosen) {
