@@ -12,7 +12,6 @@ import {
 } from '../helpers/causeway-process.ts';
 import { type CertificateAuthority, certificateAuthority } from '../helpers/certificates.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
-import { describeBrokers } from '../helpers/kafka-probe.ts';
 import { Relay } from '../helpers/relay.ts';
 import {
   addScramUser,
@@ -22,11 +21,21 @@ import {
 } from '../helpers/secured-clusters.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { chopped } from './chopped-passage.ts';
+import { openDirectAtPorts, openProxiedAtPorts } from './port-sides.ts';
+import {
+  brokerPassword,
+  type Closer,
+  closeAll,
+  keepRestarting,
+  type Settings,
+  seenBytes,
+  shiftOf,
+  user,
+  type Variant,
+} from './proxy-parts.ts';
 import type { ClientSecurity, Target } from './suites/suite.ts';
-import { ToxicRelays } from './toxic-relays.ts';
 
-export const variants = ['plain', 'offset-shift', 'sasl-tls', 'restarts', 'chopped'] as const;
-export type Variant = (typeof variants)[number];
+export { type Variant, variants } from './proxy-parts.ts';
 
 export interface Side {
   readonly target: Target;
@@ -37,32 +46,16 @@ export interface Side {
 
 /** What a suite expects of its cluster. */
 export interface ClusterShape {
-  readonly settings: Readonly<Record<string, string>>;
+  readonly settings: Settings;
   /** One when not said; and with logins, which are made for one. */
   readonly brokers?: number;
   /** Ports that it has built in, one for each broker; then relays with toxics are there. */
   readonly brokerPorts?: readonly number[];
 }
 
-type Settings = ClusterShape['settings'];
-type Closer = () => Promise<void> | void;
-
 const heapMb = 1024;
-const restartEveryMs = 20_000;
-/** Offsets and epochs that no test has by chance. */
-const offsetShift = '1000003:7';
-/** Where the proxy is when clients reach it through relays at 127.0.0.1. */
-const hiddenHost = '127.0.0.2';
-/** For the link node, and for brokers that a topology may gain. */
-const sparePorts = 3;
 /** Where clients find the relays; the proxy itself is at 127.0.0.1, at the same ports. */
 const choppedHost = '127.0.0.2';
-const user = { username: 'compat', password: 'compat-through-gateway' };
-const brokerPassword = 'compat-between-brokers';
-
-async function closeAll(closers: readonly Closer[]): Promise<void> {
-  for (const close of [...closers].reverse()) await close();
-}
 
 /** Closes what was opened when a later step fails. */
 async function opening(open: (closers: Closer[]) => Promise<Omit<Side, 'close'>>): Promise<Side> {
@@ -110,7 +103,8 @@ export function openDirect(shape: ClusterShape, options: { isSecured: boolean })
     const seenBytes = async (): Promise<null> => null;
     const { settings, brokers = 1, brokerPorts } = shape;
     if (brokerPorts !== undefined) {
-      return { target: await openDirectAtPorts(settings, brokerPorts, closers), seenBytes };
+      const plan = { ports: brokerPorts, settings, isSecured: options.isSecured };
+      return { target: await openDirectAtPorts(plan, closers), seenBytes };
     }
     if (options.isSecured) {
       const { cluster, security } = await openSecured(settings, closers);
@@ -126,77 +120,6 @@ export function openDirect(shape: ClusterShape, options: { isSecured: boolean })
     closers.push(() => cluster.stop());
     return { target: { bootstrap: cluster.bootstrap }, seenBytes };
   });
-}
-
-/** Relays at the ports that the suite knows lead to the brokers. */
-async function openDirectAtPorts(
-  settings: Settings,
-  ports: readonly number[],
-  closers: Closer[],
-): Promise<Target> {
-  const cluster = await startKafkaCluster({
-    name: 'compat-direct',
-    brokers: ports.length,
-    advertisedPorts: ports,
-    settings,
-  });
-  closers.push(() => cluster.stop());
-  const relays = await ToxicRelays.start(
-    cluster.brokers.map(({ id, host, port }, index) => ({
-      name: `kafka${id}`,
-      listen: { host: '127.0.0.1', port: ports[index] ?? 0 },
-      to: { host, port },
-    })),
-  );
-  closers.push(() => relays.close());
-  return { bootstrap: `127.0.0.1:${ports[0]}`, toxics: relays.url };
-}
-
-/** As above, with the proxy between: it is at the same ports of another loopback address. */
-async function openProxyAtPorts(
-  ports: readonly number[],
-  parts: { settings: Settings; env: Record<string, string>; closers: Closer[] },
-) {
-  const { settings, env, closers } = parts;
-  const [first = 0] = ports;
-  const all = Array.from({ length: ports.length + sparePorts }, (_, index) => first + index);
-  const destination = await startKafkaCluster({
-    name: 'compat',
-    brokers: ports.length,
-    settings,
-  });
-  closers.push(() => destination.stop());
-  const brokerPorts = `${first}-${all.at(-1)}`;
-  const causeway = await startCauseway({
-    destination,
-    env,
-    config: { gateway: { bind: hiddenHost, advertise: '127.0.0.1', brokerPorts } },
-  });
-  closers.push(() => causeway.stop());
-  const { brokers } = await describeBrokers(hiddenHost, first);
-  const relays = await ToxicRelays.start(
-    all.map((port) => {
-      const id = brokers.find((broker) => broker.port === port)?.id;
-      return {
-        name: id === undefined ? null : `kafka${id}`,
-        listen: { host: '127.0.0.1', port },
-        to: { host: hiddenHost, port },
-      };
-    }),
-  );
-  closers.push(() => relays.close());
-  return { causeway, target: { bootstrap: `127.0.0.1:${first}`, toxics: relays.url } };
-}
-
-async function seenBytes(causeway: CausewayProcess): Promise<number> {
-  const text = await (await fetch(`${causeway.adminUrl}/metrics`)).text();
-  const value = /^causeway_gateway_bytes_total\{direction="in"\} (\S+)$/m.exec(text)?.[1];
-  if (value === undefined) throw new Error('the proxy does not count what clients send');
-  return Number(value);
-}
-
-function shiftOf(variant: Variant): Record<string, string> {
-  return variant === 'offset-shift' ? { CAUSEWAY_TEST_OFFSET_SHIFT: offsetShift } : {};
 }
 
 async function openProxy(
@@ -256,35 +179,6 @@ async function openRelays(
   return `${choppedHost}:${bootstrapPort}`;
 }
 
-/** Restarts the proxy again and again; the counter goes on over all its lives. */
-function keepRestarting(causeway: CausewayProcess): {
-  close: () => Promise<void>;
-  seenBytes: () => Promise<number>;
-} {
-  let before = 0;
-  let restart: Promise<void> = Promise.resolve();
-  const once = async (): Promise<void> => {
-    before += await seenBytes(causeway);
-    await causeway.stopProcess();
-    await causeway.start();
-  };
-  const timer = setInterval(() => {
-    restart = restart.then(once);
-    // Awaited below: a proxy that does not come back ends the run.
-    restart.catch(() => clearInterval(timer));
-  }, restartEveryMs);
-  return {
-    close: async () => {
-      clearInterval(timer);
-      await restart;
-    },
-    seenBytes: async () => {
-      await restart;
-      return before + (await seenBytes(causeway));
-    },
-  };
-}
-
 /** A broker behind the proxy. */
 export function openProxied(
   variant: Variant,
@@ -294,9 +188,7 @@ export function openProxied(
   return opening(async (closers) => {
     const { settings, brokerPorts } = shape;
     if (brokerPorts !== undefined) {
-      const env = shiftOf(variant);
-      const { causeway, target } = await openProxyAtPorts(brokerPorts, { settings, env, closers });
-      return { target, seenBytes: () => seenBytes(causeway) };
+      return openProxiedAtPorts(variant, { ports: brokerPorts, settings, random }, closers);
     }
     if (variant === 'sasl-tls') {
       const { causeway, security } = await openSecuredProxy(settings, closers);

@@ -50,6 +50,8 @@ export interface KafkaClusterOptions {
   advertise?: 'unreachable' | 'reachable';
   /** Clients are told 127.0.0.1 and these ports, one for each broker, for relays before them. */
   advertisedPorts?: readonly number[];
+  /** By its settings the client listener wants TLS; then the one between brokers must not. */
+  securesClients?: boolean;
 }
 
 export interface KafkaBroker {
@@ -77,6 +79,7 @@ interface ClusterParts {
   ports: number[];
   javaFlags: string[];
   brokerFlags: readonly string[];
+  securesClients: boolean;
   zooKeeper: GuardedProcess | undefined;
 }
 
@@ -182,7 +185,8 @@ export class KafkaCluster {
         const log = tail(this.logText(id), 30);
         throw new GiveUp(`broker ${id} of Kafka ${this.version} ended at its start:\n${log}`);
       }
-      const view = await describeBrokers(slot.host, slot.port);
+      const port = this.#parts.securesClients ? slot.internalPort : slot.port;
+      const view = await describeBrokers(slot.host, port);
       return view.brokers.length >= brokersCount && view.controllerId >= 0 ? view : undefined;
     };
     return until(`broker ${id} of Kafka ${this.version} ready`, isComplete, {
@@ -294,9 +298,9 @@ async function planCluster(options: KafkaClusterOptions): Promise<KafkaCluster> 
   const domain = `${randomBytes(3).toString('hex')}.invalid`;
   const slots: BrokerSlot[] = [];
   const flags = javaFlags(jars, logFile, options.heapMb ?? 256);
-  const { brokerFlags = [] } = options;
+  const { brokerFlags = [], securesClients = false } = options;
   const common = { version, directory, slots, ports, javaFlags: flags };
-  const parts = { ...common, brokerFlags, zooKeeper: undefined };
+  const parts = { ...common, brokerFlags, securesClients, zooKeeper: undefined };
   const [controllerPort = 0] = ports;
   for (let id = 1; id <= count; id++) {
     const port = ports[2 * id - 1] ?? 0;

@@ -66,6 +66,29 @@ export function startSecuredCluster(options: SecuredOptions): Promise<KafkaClust
   });
 }
 
+/**
+ * Settings of brokers whose client listener is the secured one, with logins by PLAIN (name to
+ * password); they talk to each other without.
+ */
+export function clientListenerSettings(options: {
+  ca: CertificateAuthority;
+  certificate: Certificate;
+  users: Readonly<Record<string, string>>;
+}): Record<string, string> {
+  const { ca, certificate, users } = options;
+  const logins = Object.entries(users).map(([name, password]) => `user_${name}="${password}"`);
+  const module = `${package_}.plain.PlainLoginModule required`;
+  return {
+    'listener.security.protocol.map': 'CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'sasl.enabled.mechanisms': 'PLAIN',
+    'listener.name.client.plain.sasl.jaas.config': `${module} ${logins.join(' ')};`,
+    'ssl.keystore.type': 'PEM',
+    'ssl.keystore.location': certificate.keystoreFile,
+    'ssl.truststore.type': 'PEM',
+    'ssl.truststore.location': ca.certificateFile,
+  };
+}
+
 /** Where the secured listener is. */
 export function securedAddress(cluster: KafkaCluster): string {
   return `127.0.0.1:${cluster.brokers[0]?.internalPort}`;

@@ -16,6 +16,8 @@ export interface GoModule {
   readonly tags?: string;
   /** What is changed in a file of the package before it is compiled. */
   readonly change?: { readonly file: string; readonly from: string; readonly to: string };
+  /** A file that the change needs beside it. */
+  readonly added?: { readonly file: string; readonly text: string };
 }
 
 /** The binary, and the package's own directory, in which it has to run. */
@@ -46,8 +48,8 @@ async function changeFile(
 
 /** Compiles the tests of a package, once for each version and each change to it. */
 export async function compileGoTests(module: GoModule): Promise<GoTests> {
-  const { change } = module;
-  const text = JSON.stringify(change ?? '');
+  const { change, added } = module;
+  const text = JSON.stringify(added === undefined ? (change ?? '') : [change, added]);
   const changed = change && `-${createHash('sha256').update(text).digest('hex').slice(0, 8)}`;
   const name = module.module.replaceAll(/[^\w.@-]+/g, '_') + (changed ?? '');
   const root = path.join(cacheDirectory, 'compat', name);
@@ -61,6 +63,7 @@ export async function compileGoTests(module: GoModule): Promise<GoTests> {
     await cp(await moduleDirectory(module.module), root, { recursive: true });
     await mustRun('chmod', ['-R', 'u+w', root]);
     if (change !== undefined) await changeFile(directory, change);
+    if (added !== undefined) await writeFile(path.join(directory, added.file), added.text);
     const tags = module.tags === undefined ? [] : ['-tags', module.tags];
     await mustRun('go', ['test', '-c', ...tags, '-o', binary, '.'], { cwd: directory });
   });

@@ -3,11 +3,51 @@
 
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { variants } from '../proxy-parts.ts';
 import { compileGoTests, type GoTests, runGoTest } from './go-suite.ts';
 import type { Suite, Target } from './suite.ts';
 
 const version = '1.61.1';
-const module = { module: `github.com/IBM/sarama@v${version}`, package: '.', tags: 'functional' };
+/** Its clients know no login; here they log in wherever there is a user. */
+const logIn = `//go:build functional
+
+package sarama
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+)
+
+func logIn(config *Config) {
+	user := os.Getenv("COMPAT_USER")
+	if user == "" {
+		return
+	}
+	authority, err := os.ReadFile(os.Getenv("COMPAT_CA"))
+	if err != nil {
+		panic(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	config.Net.TLS.Enable = true
+	config.Net.TLS.Config = &tls.Config{RootCAs: roots}
+	config.Net.SASL.Enable = true
+	config.Net.SASL.User = user
+	config.Net.SASL.Password = os.Getenv("COMPAT_PASSWORD")
+}
+`;
+const module = {
+  module: `github.com/IBM/sarama@v${version}`,
+  package: '.',
+  tags: 'functional',
+  change: {
+    file: 'functional_test.go',
+    from: '\tconfig.ApiVersionsRequest = true\n',
+    to: '\tconfig.ApiVersionsRequest = true\n\tlogIn(config)\n',
+  },
+  added: { file: 'compat_log_in_test.go', text: logIn },
+};
 /** They stop brokers, or run Java's tools, in containers of their own making. */
 const needContainers = new Set([
   'TestConsumerFetchFollowerFailover',
@@ -23,9 +63,12 @@ const needContainers = new Set([
 /** The newest that the suite has tests for. */
 const kafkaVersion = '4.1.0';
 
-function environment({ toxics }: Target): Record<string, string> {
+function environment({ toxics, security }: Target): Record<string, string> {
   if (toxics === undefined) throw new Error('the suite needs relays with toxics');
-  return { TOXIPROXY_ADDR: toxics, KAFKA_VERSION: kafkaVersion };
+  const cluster = { TOXIPROXY_ADDR: toxics, KAFKA_VERSION: kafkaVersion };
+  if (security === undefined) return cluster;
+  const { caFile, username, password } = security;
+  return { ...cluster, COMPAT_CA: caFile, COMPAT_USER: username, COMPAT_PASSWORD: password };
 }
 
 /** The binary would want its cluster even to list them, and has all unit tests too. */
@@ -54,12 +97,14 @@ export function sarama(): Suite {
       brokerPorts: [29091, 29092, 29093, 29094, 29095],
       settings: {
         'replica.selector.class': 'org.apache.kafka.common.replica.RackAwareReplicaSelector',
+        // Tests write records of 2023; retention takes such, now and then before they are read.
+        'log.retention.ms': '-1',
         'min.insync.replicas': '2',
         'default.replication.factor': '3',
         'offsets.topic.replication.factor': '3',
       },
     },
-    variants: ['plain', 'offset-shift'],
+    variants,
     prepare: async () => void (await compiled()),
     tests: async () => {
       const { directory } = await compiled();

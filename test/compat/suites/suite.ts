@@ -7,7 +7,7 @@ import type { ClusterShape, Variant } from '../sides.ts';
 /** As clients log in when a variant wants it. */
 export interface ClientSecurity {
   readonly caFile: string;
-  readonly mechanism: 'SCRAM-SHA-256';
+  readonly mechanism: 'PLAIN' | 'SCRAM-SHA-256';
   readonly username: string;
   readonly password: string;
 }

@@ -1,0 +1,63 @@
+// What all proxied sides of a comparison have in common, whatever their brokers are: the variants,
+// the environment of one, the count of what clients sent, and restarts under way. Owns no cluster.
+
+import type { CausewayProcess } from '../helpers/causeway-process.ts';
+
+export const variants = ['plain', 'offset-shift', 'sasl-tls', 'restarts', 'chopped'] as const;
+export type Variant = (typeof variants)[number];
+
+export type Settings = Readonly<Record<string, string>>;
+export type Closer = () => Promise<void> | void;
+
+/** As whom clients log in. */
+export const user = { username: 'compat', password: 'compat-through-gateway' };
+/** Of the users admin (between brokers) and causeway. */
+export const brokerPassword = 'compat-between-brokers';
+
+const restartEveryMs = 20_000;
+/** Offsets and epochs that no test has by chance. */
+const offsetShift = '1000003:7';
+
+export async function closeAll(closers: readonly Closer[]): Promise<void> {
+  for (const close of [...closers].reverse()) await close();
+}
+
+export function shiftOf(variant: Variant): Record<string, string> {
+  return variant === 'offset-shift' ? { CAUSEWAY_TEST_OFFSET_SHIFT: offsetShift } : {};
+}
+
+export async function seenBytes(causeway: CausewayProcess): Promise<number> {
+  const text = await (await fetch(`${causeway.adminUrl}/metrics`)).text();
+  const value = /^causeway_gateway_bytes_total\{direction="in"\} (\S+)$/m.exec(text)?.[1];
+  if (value === undefined) throw new Error('the proxy does not count what clients send');
+  return Number(value);
+}
+
+/** Restarts the proxy again and again; the counter goes on over all its lives. */
+export function keepRestarting(causeway: CausewayProcess): {
+  close: () => Promise<void>;
+  seenBytes: () => Promise<number>;
+} {
+  let before = 0;
+  let restart: Promise<void> = Promise.resolve();
+  const once = async (): Promise<void> => {
+    before += await seenBytes(causeway);
+    await causeway.stopProcess();
+    await causeway.start();
+  };
+  const timer = setInterval(() => {
+    restart = restart.then(once);
+    // Awaited below: a proxy that does not come back ends the run.
+    restart.catch(() => clearInterval(timer));
+  }, restartEveryMs);
+  return {
+    close: async () => {
+      clearInterval(timer);
+      await restart;
+    },
+    seenBytes: async () => {
+      await restart;
+      return before + (await seenBytes(causeway));
+    },
+  };
+}
