@@ -10,6 +10,7 @@ import { plainMessage } from '../../protocol/sasl/plain.ts';
 import { SaslError } from '../../protocol/sasl/sasl-error.ts';
 import { ScramClient, type ScramHash } from '../../protocol/sasl/scram.ts';
 import { saslAuthenticateApi, saslHandshakeApi } from './apis.ts';
+import { brokerReason } from './broker-reason.ts';
 import { type Api, ClusterError } from './cluster.ts';
 import type { BearerLogin, Login, PasswordLogin } from './security.ts';
 
@@ -81,7 +82,7 @@ function secretOf(login: Login): string {
 async function say(exchange: Exchange, login: Login, authBytes: Buffer): Promise<Answer> {
   const answer = await exchange(saslAuthenticateApi, { authBytes });
   if (answer.errorCode !== ErrorCode.NONE) {
-    const reason = answer.errorMessage ?? errorName(answer.errorCode);
+    const reason = brokerReason(answer.errorCode, answer.errorMessage);
     const said = withoutSecret(reason, secretOf(login));
     throw refused(`authentication ${asWhom(login)} was refused: ${said}`);
   }

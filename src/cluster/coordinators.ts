@@ -6,7 +6,8 @@ import {
   type FindCoordinatorRequest,
 } from '../../protocol/generated/find-coordinator-request.ts';
 import type { FindCoordinatorResponse } from '../../protocol/generated/find-coordinator-response.ts';
-import { ErrorCode, errorName, isRetriable } from '../../protocol/index.ts';
+import { ErrorCode, isRetriable } from '../../protocol/index.ts';
+import { brokerReason } from './broker-reason.ts';
 import { type BrokerInfo, ClusterError } from './cluster.ts';
 
 export type CoordinatorKind = 'group' | 'transaction';
@@ -49,7 +50,7 @@ export class Coordinators {
     const answer: Answer = response.coordinators[0] ?? response;
     if (answer.errorCode !== ErrorCode.NONE) {
       if (isRetriable(answer.errorCode)) return null;
-      const reason = answer.errorMessage ?? errorName(answer.errorCode);
+      const reason = brokerReason(answer.errorCode, answer.errorMessage);
       const message = `no coordinator for ${kind} "${key}": ${reason}`;
       throw new ClusterError('AUTHENTICATION', message, { maybeSent: false });
     }

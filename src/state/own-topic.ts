@@ -51,7 +51,7 @@ export class OwnTopic {
     const found = await findStateTopic(cluster, this.name, signal);
     if (!found && mirrorStorageExists) throw this.missing('does not exist');
     const info = found ?? (await createStateTopic(cluster, this.name, signal));
-    await checkStateTopic(cluster, info);
+    await checkStateTopic(cluster, info, signal);
     this.#topicId = info.topicId;
     this.#clusterId = (await cluster.metadata([])).clusterId;
   }

@@ -10,6 +10,7 @@ import {
 } from '../../protocol/generated/produce-request.ts';
 import { buildBatch, ErrorCode, errorName } from '../../protocol/index.ts';
 import { produceApi } from '../cluster/apis.ts';
+import { brokerReason } from '../cluster/broker-reason.ts';
 import { type Cluster, ClusterError, type ClusterErrorCode } from '../cluster/cluster.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { FencedError, isFencedCode } from './fenced.ts';
@@ -187,7 +188,7 @@ export class PartitionWriter {
       if (code === ErrorCode.DUPLICATE_SEQUENCE_NUMBER) return 0n;
       if (isFencedCode(code)) throw new FencedError(code, false);
       if (passingCodes.has(code)) return errorName(code);
-      const reason = result?.errorMessage ?? errorName(code);
+      const reason = brokerReason(code, result?.errorMessage);
       const message = `the state cannot be written, nothing was committed: Produce: ${reason}`;
       throw new StateError('UNAVAILABLE', message);
     } catch (error) {

@@ -9,8 +9,9 @@ import {
 } from '../../protocol/generated/create-topics-request.ts';
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { createTopicsApi } from '../cluster/apis.ts';
+import { brokerReason } from '../cluster/broker-reason.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
-import { readTopicConfigs } from '../cluster/config-requests.ts';
+import { type DescribedConfigs, readTopicConfigs } from '../cluster/config-requests.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { StateError } from './state.ts';
 
@@ -86,7 +87,7 @@ export async function createStateTopic(
   const result = response.topics[0];
   const code = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
   if (code !== ErrorCode.NONE && code !== ErrorCode.TOPIC_ALREADY_EXISTS) {
-    const reason = result?.errorMessage ?? errorName(code);
+    const reason = brokerReason(code, result?.errorMessage);
     throw new StateError('UNAVAILABLE', `state topic ${topic} cannot be created: ${reason}`);
   }
   return waitForLeader(cluster, topic, signal);
@@ -114,19 +115,41 @@ function wrongSetting(topic: string, setting: string, value: string, needed: str
   return new StateError('CORRUPT', message);
 }
 
-/** @throws StateError CORRUPT, naming the setting, its value and what is needed */
-export async function checkStateTopic(cluster: Cluster, info: TopicInfo): Promise<void> {
+/** A broker may not have heard yet of a topic that was just created. */
+async function readSettings(
+  cluster: Cluster,
+  topic: string,
+  signal: AbortSignal,
+): Promise<DescribedConfigs> {
+  for (let waitedMs = 0; ; waitedMs += 100) {
+    const result = (await readTopicConfigs(cluster, [topic], null)).get(topic);
+    const code = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+    if (result !== undefined && code === ErrorCode.NONE) return result;
+    const mayCome = code === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION && waitedMs < leaderWaitMs;
+    if (!mayCome || signal.aborted) {
+      const reason = brokerReason(code, result?.errorMessage);
+      throw new StateError('UNAVAILABLE', `settings of state topic ${topic}: ${reason}`);
+    }
+    await pauseMs(100, signal);
+  }
+}
+
+/**
+ * @throws StateError CORRUPT, naming the setting, its value and what is needed; UNAVAILABLE when
+ * they cannot be read
+ */
+export async function checkStateTopic(
+  cluster: Cluster,
+  info: TopicInfo,
+  signal: AbortSignal,
+): Promise<void> {
   if (info.partitions.length !== 1) {
     const count = info.partitions.length;
     const message = `state topic ${info.name} has ${count} partitions, needed is 1`;
     throw new StateError('CORRUPT', message);
   }
-  const result = (await readTopicConfigs(cluster, [info.name], null)).get(info.name);
-  if (result?.errorCode !== ErrorCode.NONE) {
-    const reason = result?.errorMessage ?? errorName(result?.errorCode ?? -1);
-    throw new StateError('UNAVAILABLE', `settings of state topic ${info.name}: ${reason}`);
-  }
-  const found = new Map(result.configs.map(({ name, value }) => [name, value ?? '']));
+  const { configs } = await readSettings(cluster, info.name, signal);
+  const found = new Map(configs.map(({ name, value }) => [name, value ?? '']));
   const replicationFactor = info.partitions[0]?.replicaNodes.length ?? 1;
   checkSettings(info.name, replicationFactor, found);
 }

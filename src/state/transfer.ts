@@ -63,7 +63,8 @@ export async function importState(options: TransferOptions): Promise<TransferRes
     const topic = stateTopicName(name);
     const content = await readExport(options);
     const found = await findStateTopic(cluster, topic, signal);
-    await checkStateTopic(cluster, found ?? (await createStateTopic(cluster, topic, signal)));
+    const info = found ?? (await createStateTopic(cluster, topic, signal));
+    await checkStateTopic(cluster, info, signal);
     const reader = newReader(options, topic, signal);
     const view = new RecordView();
     await readInto(view, reader, 'stable');

@@ -140,7 +140,8 @@ function changeRefusal(
     return {
       errorCode: current?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR,
       errorMessage:
-        current?.errorMessage ??
+        // Empty where the broker says no more than the code.
+        current?.errorMessage ||
         `the configs of mirror ${resource.resourceName}, which follow its source, cannot be read`,
     };
   }

@@ -57,6 +57,8 @@ export class FakeStateCluster implements Cluster {
   readonly bootstrap = [];
   /** Decides about each request by its name. */
   fault: (name: string) => Fault = () => 'none';
+  /** What DescribeConfigs says of the topic before it shows its settings, one by one. */
+  configErrors: number[] = [];
   /** Names of all requests, in order. */
   readonly seen: string[] = [];
   #log: Batch[] = [];
@@ -166,8 +168,14 @@ export class FakeStateCluster implements Cluster {
     const configs = Object.entries(settings).map(([name, value]) =>
       createDescribeConfigsResourceResult({ name, value }),
     );
+    const errorCode = this.configErrors.shift() ?? ErrorCode.NONE;
+    // With an error a broker's message is "", not null.
     const results = resources.map(({ resourceName }) =>
-      createDescribeConfigsResult({ resourceName, configs }),
+      createDescribeConfigsResult(
+        errorCode === ErrorCode.NONE
+          ? { resourceName, configs }
+          : { resourceName, errorCode, errorMessage: '' },
+      ),
     );
     return createDescribeConfigsResponse({ results });
   }
