@@ -27,7 +27,9 @@ export function shiftOf(variant: Variant): Record<string, string> {
 }
 
 export async function seenBytes(causeway: CausewayProcess): Promise<number> {
-  const text = await (await fetch(`${causeway.adminUrl}/metrics`)).text();
+  // A connection that is kept may be one to the life before a restart.
+  const options = { headers: { connection: 'close' } };
+  const text = await (await fetch(`${causeway.adminUrl}/metrics`, options)).text();
   const value = /^causeway_gateway_bytes_total\{direction="in"\} (\S+)$/m.exec(text)?.[1];
   if (value === undefined) throw new Error('the proxy does not count what clients send');
   return Number(value);

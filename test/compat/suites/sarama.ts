@@ -104,7 +104,9 @@ export function sarama(): Suite {
         'offsets.topic.replication.factor': '3',
       },
     },
-    variants,
+    // Not `restarts`: each test's set-up ends the process at the first EOF, and its clients give up
+    // after 750 ms, so what differs is only where a restart falls.
+    variants: variants.filter((variant) => variant !== 'restarts'),
     prepare: async () => void (await compiled()),
     tests: async () => {
       const { directory } = await compiled();
