@@ -11,12 +11,15 @@ export interface Outcome {
   readonly proxied: Verdict;
   /** Bytes that clients sent to the proxy meanwhile. */
   readonly seenBytes: number;
+  /** All that the test printed when it ran through the proxy. */
+  readonly said: string;
 }
 
 export interface AcceptedDifference {
   readonly suite: string;
   readonly variants: readonly Variant[];
-  readonly test: string;
+  /** One test, or what any test says that fails through the proxy for this cause. */
+  readonly of: string | RegExp;
   readonly cause: string;
 }
 
@@ -26,6 +29,11 @@ export interface Comparison {
   readonly notCovered: readonly Outcome[];
   readonly accepted: readonly { readonly outcome: Outcome; readonly cause: string }[];
   readonly differences: readonly Outcome[];
+}
+
+function isOf({ of }: AcceptedDifference, { test, direct, proxied, said }: Outcome): boolean {
+  if (typeof of === 'string') return of === test;
+  return direct === 'pass' && proxied === 'fail' && of.test(said);
 }
 
 export function compare(
@@ -44,8 +52,8 @@ export function compare(
       continue;
     }
     const entry = run.accepted.find(
-      ({ suite, variants, test }) =>
-        suite === run.suite && variants.includes(run.variant) && test === outcome.test,
+      (known) =>
+        known.suite === run.suite && known.variants.includes(run.variant) && isOf(known, outcome),
     );
     if (entry === undefined) differences.push(outcome);
     else accepted.push({ outcome, cause: entry.cause });

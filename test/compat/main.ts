@@ -148,8 +148,8 @@ async function main(): Promise<boolean> {
     const outcomes = tests.flatMap((test): Outcome[] => {
       const [one, other] = [direct.get(test), proxied.get(test)];
       if (one === undefined || other === undefined) return [];
-      const { seenBytes } = other;
-      return [{ test, direct: one.verdict, proxied: other.verdict, seenBytes }];
+      const { seenBytes, output: said } = other;
+      return [{ test, direct: one.verdict, proxied: other.verdict, seenBytes, said }];
     });
     const comparison = compare(outcomes, { suite: name, variant, accepted: acceptedDifferences });
     process.stdout.write(report(comparison, `${suite.version}, ${variant}`));

@@ -1,6 +1,7 @@
 // How two runs of a foreign suite are held side by side: what counts, and what must be shown.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { refusedFirst } from '../../compat/accepted.ts';
 import { compare, type Outcome, report } from '../../compat/comparison.ts';
 
 const run = { suite: 'some', variant: 'plain' as const };
@@ -8,9 +9,9 @@ const run = { suite: 'some', variant: 'plain' as const };
 function outcome(
   test: string,
   verdicts: Pick<Outcome, 'direct' | 'proxied'>,
-  seenBytes = 10,
+  { seenBytes = 10, said = '' } = {},
 ): Outcome {
-  return { test, ...verdicts, seenBytes };
+  return { test, ...verdicts, seenBytes, said };
 }
 
 describe('a comparison of a suite directly and through the proxy', () => {
@@ -32,14 +33,14 @@ describe('a comparison of a suite directly and through the proxy', () => {
   });
 
   test('does not count a test during which the proxy saw nothing', () => {
-    const outcomes = [outcome('local', { direct: 'pass', proxied: 'pass' }, 0)];
+    const outcomes = [outcome('local', { direct: 'pass', proxied: 'pass' }, { seenBytes: 0 })];
     const comparison = compare(outcomes, { ...run, accepted: [] });
     assert.deepEqual(comparison.same, []);
     assert.match(report(comparison, 'some'), /0 pass both ways.* 1 never reached the proxy/);
   });
 
   test('knows a difference only for its own suite and variant, and says the cause', () => {
-    const entry = { suite: 'some', variants: ['plain'] as const, test: 'worse', cause: 'the moon' };
+    const entry = { suite: 'some', variants: ['plain'] as const, of: 'worse', cause: 'the moon' };
     const outcomes = [outcome('worse', { direct: 'pass', proxied: 'fail' })];
     const known = compare(outcomes, { ...run, accepted: [entry] });
     assert.deepEqual(known.differences, []);
@@ -47,9 +48,25 @@ describe('a comparison of a suite directly and through the proxy', () => {
     for (const other of [
       { ...entry, suite: 'another' },
       { ...entry, variants: ['chopped'] as const },
-      { ...entry, test: 'other' },
+      { ...entry, of: 'other' },
     ]) {
       assert.equal(compare(outcomes, { ...run, accepted: [other] }).differences.length, 1);
     }
+  });
+
+  test('knows a cause by what a test says only when that made it fail through the proxy', () => {
+    const refused =
+      '### Test "0030_offset_commit" failed at test.c:790:test_error_cb() at Mon ###\n' +
+      'c#1 rdkafka error: Local: Broker transport failure: [::1]:9/1: Connection refused (0ms)\n';
+    const other = '### Test "0030_offset_commit" failed at 0030.c:12:do_test() at Mon ###\n';
+    const entry = { suite: 'some', variants: ['plain'] as const, of: refusedFirst, cause: 'gone' };
+    const isKnown = (verdicts: Pick<Outcome, 'direct' | 'proxied'>, said: string): boolean =>
+      compare([outcome('t', verdicts, { said })], { ...run, accepted: [entry] }).accepted.length >
+      0;
+    const worse = { direct: 'pass', proxied: 'fail' } as const;
+    assert.ok(isKnown(worse, `begun\n${refused}`));
+    assert.ok(!isKnown(worse, other));
+    assert.ok(!isKnown(worse, other + refused), 'something else had failed before');
+    assert.ok(!isKnown({ direct: 'fail', proxied: 'pass' }, refused));
   });
 });
