@@ -148,6 +148,12 @@ export interface MirrorLog {
    * DISK_FULL, IO
    */
   append(records: Buffer): Promise<AppendResult>;
+  /**
+   * As `append`, before it returns, where nothing has to be waited for: for records that have just
+   * been received and need not be kept then. Null: nothing was done, `append` is the way.
+   * @throws StorageError as `append`
+   */
+  appendNow(records: Buffer): AppendResult | null;
   /** Resolves when everything appended before the call is durable. */
   flush(): Promise<void>;
   /** Called after `visibleEnd` or `lastStableOffset` changed. Returns the unsubscribe function. */

@@ -20,7 +20,7 @@ import {
   type VersionRange,
 } from './cluster.ts';
 import { type CoordinatorKind, Coordinators } from './coordinators.ts';
-import type { FrameBuffer } from './frame-buffer.ts';
+import type { FrameReceiver } from './frame-intake.ts';
 import { type ClusterLimits, clusterLimitsDefault } from './limits.ts';
 import { brokersOf, clusterMetadata, metadataRequest } from './metadata.ts';
 import { pauseMs } from './pause.ts';
@@ -52,7 +52,7 @@ interface Call<Request, Response> {
   readonly request: Request | ((version: number) => Request);
   readonly lane: string;
   readonly versionMax: number | undefined;
-  readonly into?: FrameBuffer | undefined;
+  readonly into?: FrameReceiver | undefined;
   readonly deadlineMs: number;
 }
 

@@ -4,7 +4,7 @@
 // ClusterError.
 import type { Reader, Writer } from '../../protocol/index.ts';
 import type { Address } from './address.ts';
-import type { FrameBuffer } from './frame-buffer.ts';
+import type { FrameReceiver } from './frame-intake.ts';
 
 /** One API as far as we use it: a descriptor made from the generated codecs (apis.ts). */
 export interface Api<Request, Response> {
@@ -62,10 +62,10 @@ export interface SendOptions {
   /** Caps the version (for a field that must be sent in an older form). */
   readonly versionMax?: number;
   /**
-   * Memory to receive the answer into: what is in the answer is valid until it is passed again.
-   * After an error it must not be passed again: a late answer may still be written to it.
+   * Who takes the answer in: what is in the answer is valid until it is passed again. After an
+   * error it must not be passed again: a late answer may still come in.
    */
-  readonly into?: FrameBuffer;
+  readonly into?: FrameReceiver;
 }
 
 export interface BrokerInfo {

@@ -14,7 +14,7 @@ import { type Address, formatAddress } from './address.ts';
 import { apiVersionsApi, metadataApi } from './apis.ts';
 import { authenticate } from './authentication.ts';
 import { type Api, ClusterError, type VersionRange } from './cluster.ts';
-import type { FrameBuffer } from './frame-buffer.ts';
+import { type FrameIntake, type FrameReceiver, WholeFrame } from './frame-intake.ts';
 import type { ClusterLimits } from './limits.ts';
 import { metadataRequest } from './metadata.ts';
 import { ResponseAssembler } from './response-assembler.ts';
@@ -41,8 +41,8 @@ interface Pending {
   readonly correlationId: number;
   readonly deadlineMs: number;
   readonly timeoutMs: number;
-  /** What the answer is received into; undefined: a buffer of its own. */
-  readonly into: FrameBuffer | undefined;
+  /** Who takes the answer in; undefined: it gets a buffer of its own. */
+  readonly into: FrameReceiver | undefined;
   isAbandoned: boolean;
   settle(reader: Reader): void;
   reject(error: ClusterError): void;
@@ -79,7 +79,7 @@ export class BrokerConnection {
     this.#ticker = options.ticker;
     this.#assembler = new ResponseAssembler({
       frameBytesMax: options.limits.frameBytesMax,
-      allocate: (sizeInBytes) => this.#allocate(sizeInBytes),
+      begin: (sizeInBytes, correlationId) => this.#beginAnswer(sizeInBytes, correlationId),
       onFrame: (frame) => this.#onFrame(frame),
     });
     let opened: () => void;
@@ -168,7 +168,7 @@ export class BrokerConnection {
     api: Api<Request, Response>,
     version: number,
     request: Request,
-    options: { readonly timeoutMs: number; readonly into?: FrameBuffer | undefined },
+    options: { readonly timeoutMs: number; readonly into?: FrameReceiver | undefined },
   ): Promise<Response> {
     if (this.#ticker.now() >= this.#authenticateAgainAtMs) this.#authenticateAgain();
     const { timeoutMs, into } = options;
@@ -182,7 +182,7 @@ export class BrokerConnection {
     version: number,
     request: Request,
     timeoutMs: number,
-    into?: FrameBuffer,
+    into?: FrameReceiver,
   ): Promise<Response> {
     if (this.#closedBy) return Promise.reject(this.#notSent());
     if (this.#pending.length >= this.#options.limits.inFlightMax) {
@@ -304,22 +304,23 @@ export class BrokerConnection {
     this.#assembler.push(chunk);
   }
 
-  /** For the next answer: where its request wants it, unless nobody waits for it any more. */
-  #allocate(sizeInBytes: number): Buffer {
+  /** The next answer is taken in as its request wants it, unless nobody waits for it any more. */
+  #beginAnswer(sizeInBytes: number, correlationId: number): FrameIntake {
     const expected = this.#pending[0];
-    const into = expected?.isAbandoned === false ? expected.into : undefined;
-    return into?.claim(sizeInBytes) ?? Buffer.allocUnsafe(sizeInBytes);
+    if (expected?.correlationId !== correlationId) {
+      const wanted = expected ? `expected ${expected.correlationId}` : 'none is expected';
+      throw new ProtocolError('INVALID_FRAME', `answer ${correlationId}, but ${wanted}`);
+    }
+    const { into, version, isAbandoned } = expected;
+    if (into === undefined || isAbandoned) return new WholeFrame(Buffer.allocUnsafe(sizeInBytes));
+    return into.begin({ sizeInBytes, version });
   }
 
   #onFrame(frame: Buffer): void {
     if (this.#closedBy) return;
     this.#answersCount++;
     const expected = this.#pending[0];
-    const correlationId = frame.readInt32BE(0);
-    if (expected?.correlationId !== correlationId) {
-      const wanted = expected ? `expected ${expected.correlationId}` : 'none is expected';
-      throw new ProtocolError('INVALID_FRAME', `answer ${correlationId}, but ${wanted}`);
-    }
+    if (expected === undefined) return;
     const reader = new Reader(frame);
     decodeResponseHeader(reader, expected.key, expected.version);
     if (!expected.isAbandoned) expected.settle(reader);

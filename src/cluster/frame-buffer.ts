@@ -2,6 +2,7 @@
 // an allocation nor a copy. Owns one buffer that grows to what is asked for; refuses to know what
 // is in it. Invariant: what `claim` gave is valid until the next `claim`, so whoever passes a
 // FrameBuffer along with a request is done with the answer before it is passed again.
+import { type FrameIntake, type FrameReceiver, WholeFrame } from './frame-intake.ts';
 
 /** Answers up to here are not worth keeping memory for. */
 const smallBytes = 64 * 1024;
@@ -9,13 +10,17 @@ const smallBytes = 64 * 1024;
 /** Small answers in a row after which the memory of large ones is given back. */
 const smallInRowMax = 32;
 
-export class FrameBuffer {
+export class FrameBuffer implements FrameReceiver {
   #buffer: Buffer | undefined;
   #smallInRow = 0;
 
   /** Bytes that are kept between answers. */
   get sizeInBytes(): number {
     return this.#buffer?.length ?? 0;
+  }
+
+  begin({ sizeInBytes }: { readonly sizeInBytes: number }): FrameIntake {
+    return new WholeFrame(this.claim(sizeInBytes));
   }
 
   claim(sizeInBytes: number): Buffer {

@@ -1,79 +1,103 @@
-// Cuts a broker's byte stream into response frames, each in a buffer of its own, because the
-// answers' record data are kept as views long after the read buffer has been reused. The rest of a
-// large frame is read from the socket straight into its place (`target`), without a copy. Refuses
-// to know what a frame means. Invariant: never holds more than one incomplete frame, and no frame
-// larger than the limit is ever allocated.
+// Cuts a broker's byte stream into response frames, each taken in by whoever waits for it
+// (frame-intake.ts), because the answers' record data are kept as views long after the read buffer
+// has been reused. The rest of a large frame is read from the socket straight into its place
+// (`target`), without a copy. Refuses to know what a frame means beyond its correlation id.
+// Invariant: never holds more than one incomplete frame, and no frame larger than the limit is ever
+// begun.
 import { ProtocolError } from '../../protocol/index.ts';
+import type { FrameIntake } from './frame-intake.ts';
 
-const prefixBytes = 4;
+const sizeBytes = 4;
+/** The size, and the correlation id that every response begins with. */
+const prefixBytes = sizeBytes + 4;
 
 /** Less than this is copied: a read of its own would cost more. */
 const targetBytesMin = 16 * 1024;
 
 export class ResponseAssembler {
   readonly #frameBytesMax: number;
-  readonly #allocate: (sizeInBytes: number) => Buffer;
+  readonly #begin: (sizeInBytes: number, correlationId: number) => FrameIntake;
   readonly #onFrame: (frame: Buffer) => void;
   readonly #prefix = Buffer.alloc(prefixBytes);
   #prefixFilled = 0;
-  #frame: Buffer | undefined;
-  #frameFilled = 0;
+  #intake: FrameIntake | undefined;
+  #bytesLeft = 0;
 
   constructor(parts: {
     frameBytesMax: number;
-    allocate: (sizeInBytes: number) => Buffer;
+    /** @throws ProtocolError when no such answer is expected */
+    begin: (sizeInBytes: number, correlationId: number) => FrameIntake;
     onFrame: (frame: Buffer) => void;
   }) {
     this.#frameBytesMax = parts.frameBytesMax;
-    this.#allocate = parts.allocate;
+    this.#begin = parts.begin;
     this.#onFrame = parts.onFrame;
   }
 
   /** Where the next bytes of the stream may be read to; undefined: anywhere, and then `push`ed. */
   get target(): Buffer | undefined {
-    const frame = this.#frame;
-    if (frame === undefined || frame.length - this.#frameFilled < targetBytesMin) return undefined;
-    return frame.subarray(this.#frameFilled);
+    if (this.#intake === undefined || this.#bytesLeft < targetBytesMin) return undefined;
+    return this.#intake.room(this.#bytesLeft);
   }
 
   /** So many bytes have been read to `target`. */
   filled(bytesCount: number): void {
-    const frame = this.#frame;
-    if (frame === undefined) return;
-    this.#frameFilled += bytesCount;
-    if (this.#frameFilled === frame.length) this.#finish(frame);
+    const intake = this.#intake;
+    if (intake === undefined) return;
+    this.#bytesLeft -= bytesCount;
+    intake.filled(bytesCount);
+    if (this.#bytesLeft === 0) this.#finish(intake);
   }
 
   /** @throws ProtocolError INVALID_FRAME when a size prefix cannot be right */
   push(chunk: Buffer): void {
     let position = 0;
     while (position < chunk.length) {
-      position += this.#frame === undefined ? this.#fillPrefix(chunk, position) : 0;
-      if (this.#frame === undefined) continue;
-      const copied = chunk.copy(this.#frame, this.#frameFilled, position);
-      this.#frameFilled += copied;
+      const intake = this.#intake;
+      if (intake === undefined) {
+        position += this.#fillPrefix(chunk, position);
+        continue;
+      }
+      const copied = chunk.copy(intake.room(this.#bytesLeft), 0, position);
       position += copied;
-      if (this.#frameFilled === this.#frame.length) this.#finish(this.#frame);
+      this.filled(copied);
     }
   }
 
   #fillPrefix(chunk: Buffer, position: number): number {
-    const copied = chunk.copy(this.#prefix, this.#prefixFilled, position);
+    const isSizeMissing = this.#prefixFilled < sizeBytes;
+    const wanted = isSizeMissing ? sizeBytes : prefixBytes;
+    const copied = chunk.copy(
+      this.#prefix,
+      this.#prefixFilled,
+      position,
+      position + wanted - this.#prefixFilled,
+    );
     this.#prefixFilled += copied;
-    if (this.#prefixFilled < prefixBytes) return copied;
+    if (this.#prefixFilled < wanted) return copied;
     const size = this.#prefix.readInt32BE(0);
-    if (size < prefixBytes || size > this.#frameBytesMax) {
-      const detail = `a response of ${size} bytes, allowed are 4 to ${this.#frameBytesMax}`;
-      throw new ProtocolError('INVALID_FRAME', detail);
-    }
-    this.#frame = this.#allocate(size);
-    this.#frameFilled = 0;
+    if (isSizeMissing) this.#assertSize(size);
+    else this.#beginFrame(size);
     return copied;
   }
 
-  #finish(frame: Buffer): void {
-    this.#frame = undefined;
+  #assertSize(size: number): void {
+    if (size >= prefixBytes - sizeBytes && size <= this.#frameBytesMax) return;
+    const detail = `a response of ${size} bytes, allowed are 4 to ${this.#frameBytesMax}`;
+    throw new ProtocolError('INVALID_FRAME', detail);
+  }
+
+  #beginFrame(size: number): void {
     this.#prefixFilled = 0;
-    this.#onFrame(frame);
+    const intake = this.#begin(size, this.#prefix.readInt32BE(sizeBytes));
+    this.#intake = intake;
+    this.#bytesLeft = size;
+    this.#prefix.copy(intake.room(size), 0, sizeBytes);
+    this.filled(prefixBytes - sizeBytes);
+  }
+
+  #finish(intake: FrameIntake): void {
+    this.#intake = undefined;
+    this.#onFrame(intake.finish());
   }
 }

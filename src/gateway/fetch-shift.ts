@@ -5,11 +5,8 @@
 // retriably instead (fail closed).
 
 import { type ScannedPartition, scanFetchResponse } from '../../protocol/fetch-scanner.ts';
-import {
-  FetchStream,
-  type PartitionTags,
-  type PartitionVisitor,
-} from '../../protocol/fetch-stream.ts';
+import { FetchStream } from '../../protocol/fetch-stream.ts';
+import type { PartitionTags, PartitionVisitor } from '../../protocol/fetch-walk.ts';
 import type { FetchPartition } from '../../protocol/generated/fetch-request.ts';
 import {
   decodeFetchResponse,

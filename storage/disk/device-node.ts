@@ -64,6 +64,14 @@ async function attempt<T>(action: string, path: string, call: () => Promise<T>):
   }
 }
 
+function attemptNow(action: string, path: string, call: () => void): void {
+  try {
+    call();
+  } catch (error) {
+    throw diskError(action, path, error);
+  }
+}
+
 function readOnce(fd: number, target: Buffer, at: number, position: number): Promise<number> {
   return new Promise((resolve, reject) => {
     fs.read(fd, target, at, target.length - at, position, (error, bytes) => {
@@ -117,8 +125,22 @@ class NodeFile implements DiskFile {
     });
   }
 
+  writeNow(bytes: Buffer, position: number): void {
+    attemptNow('write', this.#path, () => {
+      let written = 0;
+      while (written < bytes.length) {
+        const length = Math.min(bytes.length - written, writeBytesMax);
+        written += fs.writeSync(this.#fd, bytes, written, length, position + written);
+      }
+    });
+  }
+
   truncate(size: number): Promise<void> {
     return attempt('truncate', this.#path, () => calls.ftruncate(this.#fd, size));
+  }
+
+  truncateNow(size: number): void {
+    attemptNow('truncate', this.#path, () => fs.ftruncateSync(this.#fd, size));
   }
 
   sync(): Promise<void> {

@@ -25,7 +25,14 @@ export interface DiskFile {
   read(target: Buffer, position: number): Promise<number>;
   /** Writes all the bytes, or rejects with an unknown part of them written. */
   write(bytes: Buffer, position: number): Promise<void>;
+  /**
+   * As `write`, before it returns: for bytes that are in the processor's cache still, where the
+   * disk is known not to make the caller wait. @throws DiskError with an unknown part written
+   */
+  writeNow(bytes: Buffer, position: number): void;
   truncate(size: number): Promise<void>;
+  /** @throws DiskError */
+  truncateNow(size: number): void;
   /** fdatasync: content and size survive a crash when it has resolved. */
   sync(): Promise<void>;
   close(): Promise<void>;

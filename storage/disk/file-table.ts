@@ -9,6 +9,8 @@ import type { Disk, DiskFile } from './device.ts';
 
 interface Entry {
   readonly file: Promise<DiskFile>;
+  /** Once it is open. */
+  opened: DiskFile | null;
   leases: number;
   evicted: boolean;
 }
@@ -48,13 +50,14 @@ export class FileTable {
     let entry = this.#entries.get(path);
     if (entry === undefined) {
       const file = this.#disk.openFile(path, { create: false });
-      entry = { file, leases: 0, evicted: false };
+      entry = { file, opened: null, leases: 0, evicted: false };
       this.#entries.set(path, entry);
     }
     const held = entry;
     held.leases += 1;
     try {
       const file = await held.file;
+      held.opened = file;
       return { file, release: () => this.#release(path, held) };
     } catch (error) {
       // A file that failed to open must not stay in the table as the answer for ever.
@@ -63,6 +66,15 @@ export class FileTable {
       if (this.#entries.peek(path) === held) this.#entries.delete(path);
       throw error;
     }
+  }
+
+  /** As `acquire`, of a file that is open already; null when it is not. */
+  acquireOpen(path: string): FileLease | null {
+    const entry = this.#entries.get(path);
+    const file = entry?.opened ?? null;
+    if (entry === undefined || file === null) return null;
+    entry.leases += 1;
+    return { file, release: () => this.#release(path, entry) };
   }
 
   readonly use = async <T>(path: string, use: (file: DiskFile) => Promise<T>): Promise<T> => {

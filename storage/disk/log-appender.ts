@@ -1,14 +1,16 @@
 // Appending: checks, the split into segments, the writes, and the way back when one fails.
 //
-// Owns: one append from the caller's buffer to the page cache. It knows nothing of durability but
-// to mark it. Invariant: the log's end moves only when all batches of an append have been written;
-// after a failed write the files are as before, or the log is marked as failed.
+// Owns: one append from the caller's buffer to the page cache, by a thread for files or at once. It
+// knows nothing of durability but to mark it. Invariant: the log's end moves only when all batches
+// of an append have been written; after a failed write the files are as before, or the log is
+// marked as failed.
 
 import { nextOffset } from '../../protocol/record-batch.ts';
 import type { StorageError } from '../errors.ts';
 import type { AppendResult } from '../mirror-log.ts';
 import { type BatchMeta, checkBatches } from './batch-check.ts';
 import type { Disk } from './device.ts';
+import type { DiskPace } from './disk-pace.ts';
 import { storageError } from './failures.ts';
 import type { FileLease, FileTable } from './file-table.ts';
 import type { LogDurability } from './log-durability.ts';
@@ -30,6 +32,7 @@ export interface LogAppenderOptions {
   readonly disk: Disk;
   readonly files: FileTable;
   readonly durability: LogDurability;
+  readonly pace: DiskPace;
   readonly sealer: LogSealer;
   readonly space: SpaceGuard;
   readonly segmentBytesMax: number;
@@ -54,6 +57,55 @@ export class LogAppender {
     await durability.saveHold();
     await this.#write(records, this.#plan(batches));
     return { batches: batches.length, bytes: records.length, end: state.end };
+  }
+
+  /**
+   * Only while no append is under way. Null when something would have to be waited for: a disk that
+   * is slow, a file that is not open, a segment to begin.
+   */
+  appendNow(records: Buffer): AppendResult | null {
+    const { state, durability, space, pace, files } = this.#options;
+    durability.assertWritable();
+    if (!durability.isHoldSaved || !space.hasRoom || !pace.isPrompt) return null;
+    const segment = state.active;
+    const lease = files.acquireOpen(segment.path);
+    if (lease === null) return null;
+    let isWritten = false;
+    try {
+      const batches = checkBatches(records, { end: state.end, lastEpoch: state.epochs.lastEpoch });
+      if (!this.#haveRoom(segment, batches)) return null;
+      this.#writeNow(lease, records, segment.size);
+      isWritten = true;
+      state.applyAppend(segment, batches);
+      durability.markWritten(segment.path, lease);
+      return { batches: batches.length, bytes: records.length, end: state.end };
+    } finally {
+      if (!isWritten) lease.release();
+    }
+  }
+
+  #haveRoom(segment: Segment, batches: readonly BatchMeta[]): boolean {
+    const { segmentBytesMax: bytesMax } = this.#options;
+    let { size } = segment;
+    for (const { header } of batches) {
+      if (!segment.hasRoomFor(header, { size, bytesMax })) return false;
+      size += header.sizeInBytes;
+    }
+    return batches.length > 0;
+  }
+
+  #writeNow({ file }: FileLease, records: Buffer, position: number): void {
+    const { durability, pace } = this.#options;
+    try {
+      pace.write(() => file.writeNow(records, position));
+    } catch (error) {
+      try {
+        file.truncateNow(position);
+      } catch (undoError) {
+        durability.fail(undoError);
+      }
+      throw storageError(error);
+    }
   }
 
   #plan(batches: readonly BatchMeta[]): Run[] {

@@ -9,6 +9,7 @@ import type { Clock } from '../clock.ts';
 import { StorageError } from '../errors.ts';
 import type { Checkpoint, CheckpointState } from './checkpoint.ts';
 import type { Disk } from './device.ts';
+import type { DiskPace } from './disk-pace.ts';
 import { storageError } from './failures.ts';
 import type { FileLease } from './file-table.ts';
 import type { Flushable, FlushScheduler } from './flush-scheduler.ts';
@@ -25,6 +26,7 @@ export interface LogDurabilityOptions {
   readonly checkpoint: Checkpoint;
   readonly disk: Disk;
   readonly clock: Clock;
+  readonly pace: DiskPace;
   readonly scheduler: FlushScheduler;
   readonly sealer: LogSealer;
   readonly onReport: OnReport;
@@ -69,6 +71,10 @@ export class LogDurability implements Flushable {
     this.#holdUnsaved = true;
     this.#version += 1;
     this.#options.scheduler.mark(this);
+  }
+
+  get isHoldSaved(): boolean {
+    return !this.#holdUnsaved;
   }
 
   /** A hold must be known to recovery before what it hides can be found by it. */
@@ -130,7 +136,7 @@ export class LogDurability implements Flushable {
 
   async #flushNow(): Promise<void> {
     this.assertWritable();
-    const { state, checkpoint, disk, clock } = this.#options;
+    const { state, checkpoint, disk, clock, pace } = this.#options;
     const version = this.#version;
     const durable = state.endPoint;
     const written = this.#written;
@@ -140,7 +146,7 @@ export class LogDurability implements Flushable {
     const due = clock.nowMs() - this.#checkpointSyncedAtMs >= checkpointSyncIntervalMs;
     const sync = due || this.#holdUnsaved;
     try {
-      for (const { file } of written.values()) await file.sync();
+      for (const { file } of written.values()) await pace.sync(() => file.sync());
       if (directoryChanged) await disk.syncDirectory(state.directory);
       if (sync) this.#holdUnsaved = false;
       await checkpoint.write({ ...state.checkpoint(), durable }, { sync });

@@ -6,6 +6,7 @@
 import type { Clock } from '../clock.ts';
 import type { AppendResult, LogId } from '../mirror-log.ts';
 import type { Disk } from './device.ts';
+import type { DiskPace } from './disk-pace.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import type { FlushScheduler } from './flush-scheduler.ts';
@@ -30,6 +31,7 @@ export interface LogSurroundings {
   readonly indexes: IndexCache;
   readonly indexInterval: IndexInterval;
   readonly clock: Clock;
+  readonly pace: DiskPace;
   readonly scheduler: FlushScheduler;
   readonly space: SpaceGuard;
   readonly segmentBytesMax: number;
@@ -87,6 +89,11 @@ export class LogGeneration {
   /** Only one at a time, and no cut meanwhile. */
   append(records: Buffer): Promise<AppendResult> {
     return this.#appender.append(records);
+  }
+
+  /** Only while no append and no cut is under way. */
+  appendNow(records: Buffer): AppendResult | null {
+    return this.#appender.appendNow(records);
   }
 
   advance(): void {

@@ -14,6 +14,7 @@ import {
   writeIdentity,
 } from './directory-identity.ts';
 import { type DirectoryLock, lockDirectory } from './directory-lock.ts';
+import { DiskPace } from './disk-pace.ts';
 import { DiskStorage } from './disk-storage.ts';
 import { storageError } from './failures.ts';
 import { FileTable } from './file-table.ts';
@@ -156,6 +157,7 @@ function makeShared(options: DiskStorageOptions, onReport: OnReport) {
     files: new FileTable({ disk, handlesMax, onCloseFailed }),
     indexes: new IndexCache({ bytesMax: options.indexBytesMax ?? indexBytesMaxDefault }),
     indexInterval,
+    pace: new DiskPace(clock),
     // A written log keeps its file open until it is flushed, on top of the handles in the table.
     scheduler: new FlushScheduler({ clock, intervalMs, dirtyMax: handlesMax }),
     space: new SpaceGuard({ disk, directory, clock, minFree, onReport }),

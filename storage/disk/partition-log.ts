@@ -121,6 +121,10 @@ export class DiskMirrorLog implements MirrorLog {
     return this.#changes.run(() => this.#generation.append(records));
   }
 
+  appendNow(records: Buffer): AppendResult | null {
+    return this.#changes.isIdle ? this.#generation.appendNow(records) : null;
+  }
+
   flush(): Promise<void> {
     // Behind the appends that were called before, also when they have not begun to write.
     return this.#changes

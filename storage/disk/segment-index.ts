@@ -121,18 +121,18 @@ class Entries {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** Where to write the next entry. */
-  next(): Buffer {
-    const end = this.#length + this.#entryBytes;
+  /** Writes the next entry. */
+  add(write: (buffer: Buffer, at: number) => void): void {
+    const at = this.#length;
+    const end = at + this.#entryBytes;
     if (end > this.#buffer.length) {
       // Not from Node's pool: these live as long as the segment is written to.
       const grown = Buffer.alloc(Math.max(firstBytes, this.#buffer.length * 2));
       this.bytes.copy(grown);
       this.#buffer = grown;
     }
-    const entry = this.#buffer.subarray(this.#length, end);
     this.#length = end;
-    return entry;
+    write(this.#buffer, at);
   }
 }
 
@@ -166,18 +166,20 @@ export class GrowingIndex implements IndexView {
     }
     if (position - this.#lastPosition < this.#interval.activeBytes) return;
     this.#lastPosition = position;
-    const entry = this.#offsets.next();
-    entry.writeInt32BE(relative, 0);
-    entry.writeInt32BE(position, 4);
+    this.#offsets.add((buffer, at) => {
+      buffer.writeInt32BE(relative, at);
+      buffer.writeInt32BE(position, at + 4);
+    });
     this.#noteTime();
   }
 
   #noteTime(): void {
     if (this.#largestTimestamp <= this.#lastTimestamp) return;
     this.#lastTimestamp = this.#largestTimestamp;
-    const entry = this.#times.next();
-    entry.writeBigInt64BE(this.#largestTimestamp, 0);
-    entry.writeInt32BE(this.#largestAt, 8);
+    this.#times.add((buffer, at) => {
+      buffer.writeBigInt64BE(this.#largestTimestamp, at);
+      buffer.writeInt32BE(this.#largestAt, at + 8);
+    });
   }
 
   /** The final entries, for the files of a sealed segment: coarser, with the largest timestamp. */

@@ -45,6 +45,8 @@ export function parseIndexFileName(name: string): bigint | null {
 export class Segment {
   readonly baseOffset: bigint;
   readonly directory: string;
+  /** Of its `.log` file; one string, since each append looks its file up by it. */
+  readonly path: string;
   /** Transactions that were open where the segment begins: a truncation starts over from here. */
   openAtStart: readonly OpenTransaction[] = [];
   /** While the segment is written to, and until its index files have been written. */
@@ -59,6 +61,7 @@ export class Segment {
   constructor(directory: string, baseOffset: bigint, interval: IndexInterval) {
     this.baseOffset = baseOffset;
     this.directory = directory;
+    this.path = this.pathOf(segmentSuffix.log);
     this.interval = interval;
     this.index = new GrowingIndex(interval);
     this.#endOffset = baseOffset;
@@ -74,10 +77,6 @@ export class Segment {
     segment.#endOffset = sealed.endOffset;
     segment.#largest = sealed.largest;
     return segment;
-  }
-
-  get path(): string {
-    return this.pathOf(segmentSuffix.log);
   }
 
   pathOf(suffix: SegmentSuffix): string {

@@ -5,14 +5,21 @@
 
 export class Serial {
   #last: Promise<unknown> = Promise.resolve();
+  #unsettled = 0;
 
   run<T>(step: () => Promise<T>): Promise<T> {
+    this.#unsettled++;
     const result = this.#last.then(step, step);
-    this.#last = result.then(
-      () => undefined,
-      () => undefined,
-    );
+    const settled = (): void => {
+      this.#unsettled--;
+    };
+    this.#last = result.then(settled, settled);
     return result;
+  }
+
+  /** Nothing is under way: what is done before this turn ends comes between no two steps. */
+  get isIdle(): boolean {
+    return this.#unsettled === 0;
   }
 
   /** Resolves when everything that was asked for before has settled. */

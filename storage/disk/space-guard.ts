@@ -1,8 +1,8 @@
 // Whether the file system has room for more records.
 //
 // Owns: the comparison of free space with the configured minimum, at most once a second. It has no
-// timer: it looks when somebody appends or asks. Invariant: a verdict is never older than a second
-// plus one look, and a change of it is reported.
+// timer: it looks when somebody appends or asks. Invariant: a verdict that lets records in is never
+// older than two seconds plus one look, and a change of it is reported.
 
 import type { Clock } from '../clock.ts';
 import { StorageError } from '../errors.ts';
@@ -45,6 +45,13 @@ export class SpaceGuard {
   get isFull(): boolean {
     void this.refresh();
     return this.#full;
+  }
+
+  /** There is room for certain, without a look; an old verdict is renewed in the background. */
+  get hasRoom(): boolean {
+    void this.refresh();
+    if (this.#lookedAtMs === null || this.#full) return false;
+    return this.#clock.nowMs() - this.#lookedAtMs < 2 * intervalMs;
   }
 
   minFreeBytes(totalBytes: number): number {

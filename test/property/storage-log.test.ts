@@ -25,7 +25,7 @@ import {
 } from './power-cuts.ts';
 
 type Step =
-  | { readonly op: 'append'; readonly batches: readonly BatchPlan[] }
+  | { readonly op: 'append'; readonly batches: readonly BatchPlan[]; readonly isNow?: boolean }
   | { readonly op: 'flush' | 'tick' | 'restart' }
   | { readonly op: 'lift' }
   | { readonly op: 'spoil'; readonly file: number; readonly how: Spoil }
@@ -48,6 +48,7 @@ const fraction = fc.integer({ min: 0, max: 100 });
 const appendStep = fc.record({
   op: fc.constant('append' as const),
   batches: fc.array(batchPlan, { minLength: 1, maxLength: 4 }),
+  isNow: fc.boolean(),
 });
 const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 8, arbitrary: appendStep },
@@ -158,7 +159,9 @@ class Run implements ModelRun<Step> {
       case 'append': {
         const batches = model.plan(each.batches);
         inFlight.batches = batches;
-        await log.append(Buffer.concat(batches.map(({ bytes }) => bytes)));
+        const records = Buffer.concat(batches.map(({ bytes }) => bytes));
+        const isAppended = each.isNow === true && log.appendNow(records) !== null;
+        if (!isAppended) await log.append(records);
         inFlight.batches = [];
         inFlight.holdIsNew = false;
         model.append(batches);

@@ -138,11 +138,10 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
     forEachBatch(records, () => false);
   }
   if (covered > 0) {
-    assertWithinSource(records, data.highWatermark);
+    const behind = positionBehind(records);
+    if (behind !== null) assertWithinSource(behind.offset, data.highWatermark);
     if (!link.mayAct()) return;
     await feed.append(covered === records.length ? records : records.subarray(0, covered));
-    feed.startOverride = null;
-    feed.omitsLastEpoch = false;
   }
   const logStartOffset = feed.logStartFor(data.logStartOffset);
   if (logStartOffset > log.logStart && logStartOffset <= log.end && link.mayAct()) {
@@ -151,12 +150,11 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
 }
 
 /** A broker gives readers nothing beyond its high watermark: what it sends there is not its log. */
-function assertWithinSource(records: Buffer, highWatermark: bigint): void {
-  const behind = positionBehind(records);
-  if (highWatermark < 0n || behind === null || behind.offset <= highWatermark) return;
+export function assertWithinSource(end: bigint, highWatermark: bigint): void {
+  if (highWatermark < 0n || end <= highWatermark) return;
   throw new StorageError(
     'OFFSET_OUT_OF_ORDER',
-    `offset ${behind.offset - 1n} is beyond the source's own end ${highWatermark}`,
+    `offset ${end - 1n} is beyond the source's own end ${highWatermark}`,
   );
 }
 

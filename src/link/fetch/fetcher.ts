@@ -1,9 +1,10 @@
 // The fetch loop of one connection to one source broker: one long poll at a time, over a fetch
-// session, for the partitions that were given to it. While an answer is appended the next one is
-// asked for. Refuses to know what an answer means for a partition (fetch-response.ts). Invariants:
-// at most three answers of bounded size are held, each in memory that is used again when all of it
-// has been worked off; a broker that does not answer is tried for ever with a growing delay; a
-// partition that cannot be fetched, or is slow to append, is left out, not waited for.
+// session, for the partitions that were given to it. Of an answer most is in the logs when it has
+// come in (fetch-round.ts); while the rest is appended the next one is asked for. Refuses to know
+// what an answer means for a partition (fetch-response.ts). Invariants: at most three answers of
+// bounded size are held, each in memory that is used again when all of it has been worked off; a
+// broker that does not answer is tried for ever with a growing delay; a partition that cannot be
+// fetched, or is slow to append, is left out, not waited for.
 import type { FetchResponse, PartitionData } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import { fetchApi } from '../../cluster/apis.ts';
@@ -12,9 +13,11 @@ import { FrameBuffer } from '../../cluster/frame-buffer.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchTopicIdsFrom } from '../source-offsets.ts';
+import { ArrivingFetch } from './arriving-fetch.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
 import { acceptPartition, positionBehind } from './fetch-response.ts';
-import { type FetchOptions, FetchSession, partitionKey } from './fetch-session.ts';
+import { FetchRound } from './fetch-round.ts';
+import { type FetchOptions, FetchSession } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import type { RangeReaders } from './range-readers.ts';
 import type { FeedLink } from './source-link.ts';
@@ -183,12 +186,17 @@ export class BrokerFetcher {
   }
 
   async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
-    const fetchedFrom = new Map(feeds.map((feed) => [feed, feed.fetchOffset]));
+    const round = new FetchRound(feeds, {
+      link: this.#link,
+      isOurs: (feed) => this.#feeds.has(feed),
+    });
+    const arriving = new ArrivingFetch(frame, (partition) => round.takerOf(partition));
     const askedAtMs = this.#clock.monotonicMs();
     let response: FetchResponse;
     try {
-      response = await this.#fetch(feeds, frame);
+      response = await this.#fetch(feeds, arriving);
     } catch (error) {
+      arriving.abandon();
       this.#session.reset();
       // A late answer may still be written to it.
       if (frame === this.#spareFrame) this.#spareFrame = new FrameBuffer();
@@ -209,11 +217,11 @@ export class BrokerFetcher {
     this.#failures = 0;
     this.#link.contacted();
     if (this.#session.received(response)) {
-      this.#accept(fetchedFrom, response, frame);
+      this.#accept(round, response, frame);
       // A broker waits when it has nothing; one that does not must not be asked without pause.
       const nowMs = this.#clock.monotonicMs();
       const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
-      if (isEarly && saysNothing(response)) this.#pause(blockedWaitMs);
+      if (isEarly && !round.tookSomething && saysNothing(response)) this.#pause(blockedWaitMs);
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
       this.#pause(blockedWaitMs);
@@ -226,7 +234,7 @@ export class BrokerFetcher {
     this.#notBeforeMs = Math.max(this.#notBeforeMs, this.#clock.monotonicMs() + forMs);
   }
 
-  #fetch(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<FetchResponse> {
+  #fetch(feeds: readonly PartitionFeed[], into: ArrivingFetch): Promise<FetchResponse> {
     const settings = this.#settings();
     // Each round looks at every partition: with thousands of idle ones rounds are made less often.
     // Whatever is new is answered at once all the same; a new partition waits for the round.
@@ -253,51 +261,39 @@ export class BrokerFetcher {
       {
         lane: this.#lane,
         timeoutMs: answerTimeoutMs,
-        into: frame,
+        into,
         ...(hasTopicIds ? {} : { versionMax: fetchTopicIdsFrom - 1 }),
       },
     );
   }
 
-  /** Begins to work off an answer; its memory is free again when that has ended. */
-  #accept(
-    fetchedFrom: ReadonlyMap<PartitionFeed, bigint>,
-    response: FetchResponse,
-    frame: FrameBuffer,
-  ): void {
-    const byId = new Map<string, PartitionFeed>();
-    const byName = new Map<string, PartitionFeed>();
-    for (const feed of fetchedFrom.keys()) {
-      byName.set(partitionKey(feed.sourceTopic, feed.partition), feed);
-      byId.set(partitionKey(feed.sourceTopicId, feed.partition), feed);
-    }
+  /** Begins to work off what is left of an answer; its memory is free when that has ended. */
+  #accept(round: FetchRound, response: FetchResponse, frame: FrameBuffer): void {
     const at = { nowMs: this.#clock.monotonicMs(), unixMs: this.#clock.unixMs() };
     const answered = new Set<PartitionFeed>();
     const work: Promise<void>[] = [];
     let bytes = 0;
     for (const topic of response.responses) {
       for (const data of topic.partitions) {
-        const feed =
-          topic.topicId === zeroUuid
-            ? byName.get(partitionKey(topic.topic, data.partitionIndex))
-            : byId.get(partitionKey(topic.topicId, data.partitionIndex));
-        if (feed === undefined || answered.has(feed)) continue;
+        const asked = round.find(topic, data.partitionIndex);
+        if (asked === undefined || answered.has(asked.feed)) continue;
+        const { feed, askedFrom, position: from, takenBytes } = asked;
         answered.add(feed);
-        bytes += data.records?.length ?? 0;
-        const from = fetchedFrom.get(feed) ?? feed.position;
+        const arrived = takenBytes + (data.records?.length ?? 0);
+        bytes += arrived;
         const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
         const answer = { data, fetchedFrom: from, isByName: topic.topicId === zeroUuid };
         work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, answer)));
-        if (ahead === null) continue;
+        const end = ahead?.offset ?? from;
+        if (end === askedFrom) continue;
         const { highWatermark } = data;
-        const [end, offsets] = [ahead.offset, ahead.offset - from];
-        const arrived = data.records?.length ?? 0;
+        const offsets = end - askedFrom;
         this.#ranges.consider(feed, { bytes: arrived, offsets, end, highWatermark });
       }
     }
     this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });
     // In a session silence means: nothing new, everything as it was.
-    for (const feed of fetchedFrom.keys()) {
+    for (const { feed } of round.asked) {
       if (answered.has(feed)) continue;
       feed.lag.observeSource(null, at);
       feed.succeed();

@@ -62,6 +62,7 @@ export class PartitionFeed {
   #cause: string | null = null;
   #isStopped = false;
   #busy: Promise<void> = Promise.resolve();
+  #busyCount = 0;
   readonly #unsubscribe: () => void;
   /** Ends what was begun for the feed beside its fetching. */
   endRepairs: () => void = () => undefined;
@@ -217,6 +218,22 @@ export class PartitionFeed {
     const from = this.log.end;
     const { bytes, end } = await this.log.append(records);
     this.lag.observeAppended(bytes, Number(end - from));
+    this.startOverride = null;
+    this.omitsLastEpoch = false;
+  }
+
+  /** As `append`, before it returns. False: nothing was done, something has to be waited for. */
+  appendNow(records: Buffer): boolean {
+    const isFree = this.#waitingCount === 0 && this.#busyCount === 0;
+    if (!isFree || this.#isStopped || this.isSuspended) return false;
+    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
+    const from = this.log.end;
+    const appended = this.log.appendNow(records);
+    if (appended === null) return false;
+    this.lag.observeAppended(appended.bytes, Number(appended.end - from));
+    this.startOverride = null;
+    this.omitsLastEpoch = false;
+    return true;
   }
 
   #noteCleaning(records: Buffer): void {
@@ -273,10 +290,13 @@ export class PartitionFeed {
   /** One after the other, and waited for by `stop`. */
   async exclusively(work: () => Promise<void>): Promise<void> {
     const before = this.#busy;
+    this.#busyCount++;
     const run = (async () => {
       await before;
       if (!this.#isStopped) await work();
-    })();
+    })().finally(() => {
+      this.#busyCount--;
+    });
     this.#busy = run.catch(() => undefined);
     await run;
   }

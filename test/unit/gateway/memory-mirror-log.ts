@@ -146,6 +146,10 @@ export class MemoryMirrorLog implements MirrorLog {
     this.put(records);
     return { batches: 1, bytes: records.length, end: this.end };
   }
+  appendNow(records: Buffer): AppendResult {
+    this.put(records);
+    return { batches: 1, bytes: records.length, end: this.end };
+  }
   async flush(): Promise<void> {
     this.durableLimit = null;
     this.advance();

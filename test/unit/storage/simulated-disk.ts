@@ -224,7 +224,15 @@ export class SimulatedDisk implements Disk {
         const bytes = Buffer.from(content);
         this.#change('write', path, node, { at: position, bytes });
       },
+      writeNow: (content, position) => {
+        live();
+        this.#change('write', path, node, { at: position, bytes: Buffer.from(content) });
+      },
       truncate: async (size) => {
+        live();
+        this.#change('truncate', path, node, { size });
+      },
+      truncateNow: (size) => {
         live();
         this.#change('truncate', path, node, { size });
       },
