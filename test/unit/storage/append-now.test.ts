@@ -25,7 +25,10 @@ const nothing = (): void => undefined;
 
 /** A log on a disk whose writes that are waited for, and syncs, do what the test says besides. */
 async function hookedLog() {
-  const hooks = { onWriteNow: nothing, beforeSync: async () => undefined };
+  const hooks: { onWriteNow: () => void; beforeSync: () => Promise<void> } = {
+    onWriteNow: nothing,
+    beforeSync: async () => undefined,
+  };
   const disk = new SimulatedDisk(seededRandom(1));
   const openFile = disk.openFile.bind(disk);
   disk.openFile = async (path, options) => {
