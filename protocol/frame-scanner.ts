@@ -99,7 +99,8 @@ export class FrameScanner {
     const end = position + sizePrefixBytes + Math.min(frameBytes, this.headBytesMax);
     if (end > chunk.length) return position;
     this.frameBytes = frameBytes;
-    this.handOver(chunk.subarray(position, end), sink);
+    const isAll = position === 0 && end === chunk.length;
+    this.handOver(isAll ? chunk : chunk.subarray(position, end), sink);
     return end;
   }
 

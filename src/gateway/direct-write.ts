@@ -36,7 +36,7 @@ export class DirectWrite {
     if (first === undefined) return 0;
     try {
       return pieces.length === 1
-        ? writeSync(this.#descriptor, first, 0, first.length)
+        ? writeSync(this.#descriptor, first)
         : writevSync(this.#descriptor, pieces);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
@@ -48,9 +48,11 @@ export class DirectWrite {
 
 function behind(pieces: readonly Buffer[], taken: number): readonly Buffer[] {
   let left = taken;
-  for (const [index, piece] of pieces.entries()) {
+  let index = 0;
+  for (const piece of pieces) {
     if (left < piece.length) return [piece.subarray(left), ...pieces.slice(index + 1)];
     left -= piece.length;
+    index++;
   }
   return nothing;
 }

@@ -63,7 +63,7 @@ export class PeerSocket {
   readonly #inFlight: (Block | number)[] = [];
   #isPaused = false;
   #wasFull = false;
-  /** The kernel did not take all of the last flush: a failed direct write costs an exception. */
+  /** The stream still had some of the last flush: a direct write would overtake it, or fail. */
   #isSlow = false;
   readonly #onWritten: () => void;
 
@@ -92,9 +92,11 @@ export class PeerSocket {
   }
 
   get isFull(): boolean {
+    const unsentBytes = this.#socket.writableLength + this.#piecesBytes;
+    // Nearly always so, and asked for with each chunk: nothing common is looked at then.
+    if (unsentBytes < heldBytesAlways) return false;
     const isShort = this.#held.isOver || this.#blocks.isShort;
-    const most = isShort ? heldBytesAlways : socketBufferBytes;
-    const isFull = this.#socket.writableLength + this.#piecesBytes >= most;
+    const isFull = isShort || unsentBytes >= socketBufferBytes;
     if (isFull) this.#wasFull = true;
     return isFull;
   }
@@ -136,12 +138,9 @@ export class PeerSocket {
     const pieces = this.#takePieces();
     const socket = this.#socket;
     if (socket.destroyed || socket.writableEnded) return;
-    const direct = this.#isSlow || socket.writableLength > 0 ? null : this.#direct;
+    const direct = this.#isSlow ? null : this.#direct;
     const rest = direct?.write(pieces) ?? pieces;
-    if (rest.length > 1) socket.cork();
-    for (const piece of rest) this.#send(piece);
-    if (rest.length > 1) socket.uncork();
-    this.#isSlow = socket.writableLength > 0;
+    if (rest.length > 0) this.#sendAll(rest);
     if (this.#isSlow) return;
     this.#releaseInFlight();
     // Not now: whoever waits for room may be the one who flushes.
@@ -188,6 +187,14 @@ export class PeerSocket {
 
   destroy(): void {
     this.#socket.destroy();
+  }
+
+  #sendAll(pieces: readonly Buffer[]): void {
+    const socket = this.#socket;
+    if (pieces.length > 1) socket.cork();
+    for (const piece of pieces) this.#send(piece);
+    if (pieces.length > 1) socket.uncork();
+    this.#isSlow = socket.writableLength > 0;
   }
 
   #send(piece: Buffer): void {
@@ -270,8 +277,9 @@ export class PeerSocket {
       this.#smallReads = 0;
       return Math.min(sizeClass + 1, receiveBlockSizes.length - 1);
     }
+    if (sizeClass === 0) return 0;
     if (count > (receiveBlockSizes[sizeClass - 1] ?? 0)) this.#smallReads = 0;
-    else if (++this.#smallReads >= smallReadsMax) return Math.max(0, sizeClass - 1);
+    else if (++this.#smallReads >= smallReadsMax) return sizeClass - 1;
     return sizeClass;
   }
 

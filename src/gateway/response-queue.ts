@@ -13,33 +13,26 @@ export interface ResponseSlot {
   finish(): void;
 }
 
-/** What a slot asks of its queue. */
-interface Owner {
-  write(slot: Slot, chunk: Buffer): void;
-  pass(slot: Slot, view: Buffer): void;
-  finish(slot: Slot): void;
-}
-
 class Slot implements ResponseSlot {
-  readonly #owner: Owner;
+  readonly #queue: ResponseQueue;
   /** Null until something has to wait: hardly any does. */
   held: Buffer[] | null = null;
   isFinished = false;
 
-  constructor(owner: Owner) {
-    this.#owner = owner;
+  constructor(queue: ResponseQueue) {
+    this.#queue = queue;
   }
 
   write(chunk: Buffer): void {
-    this.#owner.write(this, chunk);
+    this.#queue.writeTo(this, chunk);
   }
 
   pass(view: Buffer): void {
-    this.#owner.pass(this, view);
+    this.#queue.passTo(this, view);
   }
 
   finish(): void {
-    this.#owner.finish(this);
+    this.#queue.finish(this);
   }
 }
 
@@ -48,7 +41,6 @@ export class ResponseQueue {
   readonly #owned: (view: Buffer) => Buffer;
   readonly #held: HeldCount;
   readonly #slots: Slot[] = [];
-  readonly #owner: Owner;
   #heldBytes = 0;
   #isClosed = false;
 
@@ -57,13 +49,6 @@ export class ResponseQueue {
     this.#sink = sink;
     this.#owned = owned;
     this.#held = held;
-    this.#owner = {
-      write: (slot, chunk) => this.#write(slot, chunk),
-      pass: (slot, view) => {
-        this.#write(slot, this.#slots[0] === slot ? view : this.#owned(view));
-      },
-      finish: (slot) => this.#finish(slot),
-    };
   }
 
   /** Nothing that waits, or still comes, will go out. */
@@ -84,12 +69,13 @@ export class ResponseQueue {
   }
 
   open(): ResponseSlot {
-    const slot = new Slot(this.#owner);
+    const slot = new Slot(this);
     this.#slots.push(slot);
     return slot;
   }
 
-  #write(slot: Slot, chunk: Buffer): void {
+  /** For slots, as what follows. */
+  writeTo(slot: Slot, chunk: Buffer): void {
     if (slot.isFinished) throw new Error('a finished response was written to');
     if (this.#slots[0] === slot) {
       this.#sink(chunk);
@@ -102,7 +88,11 @@ export class ResponseQueue {
     this.#held.add(chunk.length);
   }
 
-  #finish(slot: Slot): void {
+  passTo(slot: Slot, view: Buffer): void {
+    this.writeTo(slot, this.#slots[0] === slot ? view : this.#owned(view));
+  }
+
+  finish(slot: Slot): void {
     if (slot.isFinished) throw new Error('a response was finished twice');
     slot.isFinished = true;
     while (this.#slots[0]?.isFinished) {
