@@ -49,6 +49,8 @@ export class ProduceScanner {
   readonly topics: ScannedTopic[] = [];
   acks = 0;
   areTopicsKnown = false;
+  /** How far into the frame it looked: nothing behind it had a part in what is known. */
+  scannedBytes = 0;
   readonly #isFlexible: boolean;
   readonly #hasIds: boolean;
   readonly #cursor = new ShortCursor();
@@ -78,6 +80,7 @@ export class ProduceScanner {
     while (!this.areTopicsKnown) {
       const skipped = Math.min(this.#toSkip, bytes.length - position);
       this.#toSkip -= skipped;
+      this.scannedBytes += skipped;
       position += skipped;
       if (this.#toSkip > 0) return false;
       this.#cursor.begin(bytes, position);
@@ -87,6 +90,7 @@ export class ProduceScanner {
         return false;
       }
       this.#step = next;
+      this.scannedBytes += this.#cursor.offset - position;
       position = this.#cursor.offset;
     }
     return true;

@@ -64,9 +64,10 @@ export class ClientSession implements VersionLearner, WatchedSession {
       frameBytesMax: options.requestBytesMax ?? requestBytesMaxDefault,
       events: {
         mayBegin: () => this.#mayHandle(),
+        repeats: (bytes, place) => this.#dispatch.repeats(bytes, place),
         inspect: (head) => this.#dispatch.inspect(head),
         onRequest: (frame) => this.#dispatch.handle(frame),
-        onPassage: (passage) => this.#dispatch.begin(passage),
+        onPassage: (passage, bytes) => this.#dispatch.begin(passage, bytes),
         onPassing: (bytes, place) => {
           if (this.#endReason === null) this.#dispatch.pass(bytes, place);
         },
@@ -113,12 +114,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
         this.#client.flush();
         this.#advance();
       },
-      goOn: (work) => {
-        this.#pump(() => {
-          work();
-          this.#intake.advance();
-        });
-      },
+      goOn: (work) => this.#pump(null, work),
       end: (reason) => this.#end(reason),
       close: (reason, { isFault }) => {
         this.#isFault ||= isFault;
@@ -236,7 +232,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
     const foreign = this.#isFirstChunk ? describeForeignBytes(chunk) : null;
     this.#isFirstChunk = false;
     if (foreign !== null) this.#end(foreign);
-    else this.#pump(() => this.#intake.push(chunk));
+    else this.#pump(chunk);
   }
 
   #onClientEnd(): void {
@@ -249,14 +245,17 @@ export class ClientSession implements VersionLearner, WatchedSession {
 
   /** Handles what can be handled now, then decides what may be read. Safe to call at any time. */
   #advance(): void {
-    this.#pump(() => this.#intake.advance());
+    this.#pump(null);
   }
 
-  #pump(work: () => void): void {
+  /** `chunk`: what has come; null: what waits goes on. */
+  #pump(chunk: Buffer | null, before?: () => void): void {
     if (this.#isPumping || this.#isOver) return;
     this.#isPumping = true;
     try {
-      work();
+      before?.();
+      if (chunk === null) this.#intake.advance();
+      else this.#intake.push(chunk);
     } catch (error) {
       this.#end(messageOf(error));
     } finally {
@@ -291,7 +290,6 @@ export class ClientSession implements VersionLearner, WatchedSession {
   /** Pauses and resumes both sides, and ends what is over. */
   #settle(): void {
     if (this.#isOver) return;
-    const isAllHandled = this.#intake.isEmpty && !this.#dispatch.isBusy;
     if (this.#endReason !== null && this.#owed.count === 0) {
       this.#close(this.#endReason);
       return;
@@ -302,7 +300,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
       this.#close(isClients ? 'client closed' : 'the broker closed the connection');
       return;
     }
-    if (this.#isInputOver && isAllHandled) {
+    if (this.#isInputOver && this.#intake.isEmpty && !this.#dispatch.isBusy) {
       if (this.#upstream === undefined) {
         this.#close('client closed');
         return;

@@ -144,8 +144,16 @@ export interface Passage {
    */
   readonly staysAsItIs?: (frame: Buffer) => boolean;
   readonly hasResponse?: boolean;
-  /** Asked before its last bytes go on: a broker does nothing with a request in part. */
-  readonly mayEnd?: () => boolean;
+  /**
+   * Whether what it was decided by is as it was. Asked before the last bytes of a request that came
+   * in parts go on (a broker does nothing with a part), and before it is taken for another request.
+   */
+  readonly stillHolds?: () => boolean;
+  /**
+   * So many of the frame's first bytes decided it, and nothing behind them: a request that begins
+   * with the same, but for the correlation id, passes in the same way while it holds.
+   */
+  readonly decidedBy?: number;
 }
 
 /** Looks at a request of which only the beginning is there. */

@@ -1,13 +1,13 @@
 // The answers that one client connection is owed: those of forwarded requests, as they come or
 // rewritten first, in the order of the queue. Owns how many rewrites are under way; refuses to know
 // sockets. Invariant: each request that has an answer takes one slot, when all of it has been sent.
-import type { RequestHeader } from '../../protocol/index.ts';
 import type { Passage, ResponsePatch } from './handler.ts';
 import type { HeldCount } from './held-bytes.ts';
 import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
-import type { Expectation } from './upstream.ts';
+import type { Expectation, RewrittenAnswer } from './upstream.ts';
 
 type Forwarded = Passage & { asksUpstream?: boolean; patch?: () => ResponsePatch };
+type ToRewrite = Forwarded & Required<Pick<Passage, 'rewrite'>>;
 
 export interface OwedAnswersEvents {
   /** A rewrite that took time has been written: it should go out before anything is begun. */
@@ -66,31 +66,28 @@ export class OwedAnswers {
   }
 
   /** What becomes of the answer to a forwarded request; null when there is none. */
-  expectation(
-    { correlationId }: RequestHeader,
-    { rewrite, patch, staysAsItIs, hasResponse, asksUpstream }: Forwarded,
-  ): Expectation | null {
-    if (hasResponse === false) return null;
+  expectation(correlationId: number, forwarded: Forwarded): Expectation | null {
+    if (forwarded.hasResponse === false) return null;
     const slot = this.open();
-    if (rewrite === undefined) return { kind: 'stream', correlationId, slot };
-    if (asksUpstream) this.#askingPending++;
+    if (!isToRewrite(forwarded)) return { kind: 'stream', correlationId, slot };
+    if (forwarded.asksUpstream) this.#askingPending++;
+    return new AnswerToRewrite({ owner: this, correlationId, slot, forwarded });
+  }
+
+  /** The answer has come. */
+  rewrite(response: Buffer, { slot, forwarded }: AnswerToRewrite): void {
     const onWritten = (): void => {
-      if (asksUpstream) this.#askingPending--;
+      if (forwarded.asksUpstream) this.#askingPending--;
     };
-    const deliver = (response: Buffer): void => {
-      const rewritten = rewrite(response);
-      if (Array.isArray(rewritten)) {
-        this.write(slot, rewritten);
-        onWritten();
-      } else {
-        const settled = rewritten as Promise<readonly Buffer[]>;
-        const later = this.#held.during(response.length, () => settled);
-        this.#writeLater(slot, later, onWritten);
-      }
-    };
-    const small = staysAsItIs && { staysAsItIs, slot };
-    const large = patch && { patch, slot };
-    return { kind: 'collect', correlationId, deliver, small, large };
+    const rewritten = forwarded.rewrite(response);
+    if (Array.isArray(rewritten)) {
+      this.write(slot, rewritten);
+      onWritten();
+      return;
+    }
+    const settled = rewritten as Promise<readonly Buffer[]>;
+    const later = this.#held.during(response.length, () => settled);
+    this.#writeLater(slot, later, onWritten);
   }
 
   #writeLater(
@@ -112,4 +109,43 @@ export class OwedAnswers {
       },
     );
   }
+}
+
+interface RewriteOptions {
+  readonly owner: OwedAnswers;
+  readonly correlationId: number;
+  readonly slot: ResponseSlot;
+  readonly forwarded: ToRewrite;
+}
+
+/** No closure for each request: most of these answers pass as they are. */
+class AnswerToRewrite implements RewrittenAnswer {
+  readonly kind = 'rewrite';
+  readonly correlationId: number;
+  readonly slot: ResponseSlot;
+  readonly forwarded: ToRewrite;
+  readonly #owner: OwedAnswers;
+
+  constructor({ owner, correlationId, slot, forwarded }: RewriteOptions) {
+    this.#owner = owner;
+    this.correlationId = correlationId;
+    this.slot = slot;
+    this.forwarded = forwarded;
+  }
+
+  get staysAsItIs(): Forwarded['staysAsItIs'] {
+    return this.forwarded.staysAsItIs;
+  }
+
+  get patch(): Forwarded['patch'] {
+    return this.forwarded.patch;
+  }
+
+  deliver(frame: Buffer): void {
+    this.#owner.rewrite(frame, this);
+  }
+}
+
+function isToRewrite(forwarded: Forwarded): forwarded is ToRewrite {
+  return forwarded.rewrite !== undefined;
 }

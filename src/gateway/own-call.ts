@@ -52,7 +52,7 @@ export function sendOwnCall<Request, Response>(
         reject(new ClusterError('PROTOCOL', message, { cause, maybeSent: true }));
       }
     };
-    upstream.send(chunks, { kind: 'collect', correlationId, deliver, abandon: reject });
+    upstream.send(chunks, { kind: 'own', correlationId, deliver, abandon: reject });
   });
 }
 

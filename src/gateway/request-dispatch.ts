@@ -17,7 +17,7 @@ import type { HeldCount } from './held-bytes.ts';
 import { clientIdCharactersMax, heldBytesAlways } from './limits.ts';
 import { framed } from './messages.ts';
 import type { OwedAnswers } from './owed-answers.ts';
-import { PassingRequest } from './passing-request.ts';
+import { type FramePlace, PassingRequest } from './passing-request.ts';
 import type { Router } from './router.ts';
 import type { Upstream } from './upstream.ts';
 
@@ -47,6 +47,8 @@ export interface DispatchOptions {
 export class RequestDispatch {
   readonly #options: DispatchOptions;
   readonly #passing = new PassingRequest();
+  /** Of the request that passes something has gone on, and more is to come. */
+  #isInParts = false;
   #upstreamVersions = noVersions;
   #isBusy = false;
   #clientId: string | null = null;
@@ -82,6 +84,11 @@ export class RequestDispatch {
     this.#software = kept(version === '' ? name : `${name}/${version}`);
   }
 
+  /** Whether a request that begins with these bytes goes through as the one before did. */
+  repeats(bytes: Buffer, place: FramePlace): boolean {
+    return this.#passing.repeats(this.#options.session, bytes, place);
+  }
+
   /** Of a request's first bytes: null when it is wanted whole. */
   inspect(head: Buffer): Inspection | null {
     const { session, router } = this.#options;
@@ -89,21 +96,24 @@ export class RequestDispatch {
     return this.#passing.inspect(session, router, head);
   }
 
-  /** The request that was inspected last goes through. */
-  begin(passage: Passage): void {
-    this.#clientId = kept(this.#passing.begin(passage).clientId);
+  /** The request that was inspected last goes through; `bytes`: what has come of it. */
+  begin(passage: Passage, bytes: Buffer): void {
+    const { clientId } = this.#passing.begin(this.#options.session, passage, bytes);
+    this.#clientId = kept(clientId);
   }
 
   pass(bytes: Buffer, { isLast }: { isLast: boolean }): void {
     const upstream = this.#options.upstream();
+    const wasInParts = this.#isInParts;
+    this.#isInParts = !isLast;
     if (!isLast) {
       upstream?.pass(bytes);
       return;
     }
-    const { header, passage } = this.#passing.ended();
+    const { correlationId, passage } = this.#passing;
     // The broker does nothing with a request that it has only a part of.
-    if (passage.mayEnd?.() === false) this.#options.end(changedMeanwhile);
-    else upstream?.passLast(bytes, this.#options.owed.expectation(header, passage));
+    if (wasInParts && passage.stillHolds?.() === false) this.#options.end(changedMeanwhile);
+    else upstream?.passLast(bytes, this.#options.owed.expectation(correlationId, passage));
   }
 
   /** A whole request. */
@@ -170,7 +180,9 @@ export class RequestDispatch {
     disposition: Extract<Disposition, { kind: 'forward' }>,
   ): void {
     const chunks = disposition.request ?? framed(frame, []);
-    this.#options.upstream()?.send(chunks, this.#options.owed.expectation(header, disposition));
+    const { correlationId } = header;
+    const expectation = this.#options.owed.expectation(correlationId, disposition);
+    this.#options.upstream()?.send(chunks, expectation);
     if (disposition.thenEnds !== undefined) this.#options.end(disposition.thenEnds);
   }
 

@@ -7,6 +7,7 @@
 import { ProtocolError } from '../../protocol/index.ts';
 import type { Inspection, Passage } from './handler.ts';
 import { heldBytesAlways, queuedRequestBytesMax, requestHeadBytes } from './limits.ts';
+import type { FramePlace } from './passing-request.ts';
 import type { ReceiveBlocks } from './receive-blocks.ts';
 
 /** Of a request that comes in parts so much is allocated at once; above it, as it grows. */
@@ -35,11 +36,14 @@ export class IntakeBudget {
 export interface IntakeEvents {
   /** Whether the next request may be begun now. */
   mayBegin(): boolean;
+  /** Whether the request that begins there passes as the one before did: it is begun then. */
+  repeats(bytes: Buffer, place: FramePlace): boolean;
   /** `head`: the first bytes of a request, all of a short one; null: it is wanted whole. */
   inspect(head: Buffer): Inspection | null;
   /** A whole request, without its prefix. */
   onRequest(frame: Buffer): void;
-  onPassage(passage: Passage): void;
+  /** The request that was inspected last passes; `bytes`: what has come, without its prefix. */
+  onPassage(passage: Passage, bytes: Buffer): void;
   /** Bytes of the request that passes, its prefix included; only valid now. */
   onPassing(bytes: Buffer, options: { isLast: boolean }): void;
 }
@@ -152,7 +156,8 @@ export class RequestIntake {
     const end = Math.min(chunk.length, position + this.#passingBytesLeft);
     this.#passingBytesLeft -= end - position;
     const isLast = this.#passingBytesLeft === 0;
-    this.#events.onPassing(chunk.subarray(position, end), { isLast });
+    const isAll = position === 0 && end === chunk.length;
+    this.#events.onPassing(isAll ? chunk : chunk.subarray(position, end), { isLast });
     return end;
   }
 
@@ -160,19 +165,25 @@ export class RequestIntake {
   #begin(chunk: Buffer, position: number): number {
     const available = chunk.length - position;
     if (available < prefixBytes) return this.#hold(chunk, position, chunk.length);
-    const frameEnd = position + prefixBytes + this.#checkedSize(chunk.readInt32BE(position));
-    const headEnd = Math.min(frameEnd, position + prefixBytes + requestHeadBytes);
-    if (headEnd > chunk.length) return this.#hold(chunk, position, chunk.length);
+    const start = position + prefixBytes;
+    const frameEnd = start + this.#checkedSize(chunk.readInt32BE(position));
     const end = Math.min(chunk.length, frameEnd);
-    const inspection = this.#events.inspect(chunk.subarray(position + prefixBytes, headEnd));
-    const verdict = inspection?.push(chunk.subarray(position + prefixBytes, end)) ?? 'whole';
+    if (this.#events.repeats(chunk, { start, end })) {
+      this.#passingBytesLeft = frameEnd - position;
+      return this.#pass(chunk, position);
+    }
+    const headEnd = Math.min(frameEnd, start + requestHeadBytes);
+    if (headEnd > chunk.length) return this.#hold(chunk, position, chunk.length);
+    const inspection = this.#events.inspect(chunk.subarray(start, headEnd));
+    const bytes = chunk.subarray(start, end);
+    const verdict = inspection?.push(bytes) ?? 'whole';
     if (typeof verdict === 'object') {
-      this.#events.onPassage(verdict);
+      this.#events.onPassage(verdict, bytes);
       this.#passingBytesLeft = frameEnd - position;
       return this.#pass(chunk, position);
     }
     if (end === frameEnd) {
-      this.#events.onRequest(Buffer.from(chunk.subarray(position + prefixBytes, end)));
+      this.#events.onRequest(Buffer.from(bytes));
       return end;
     }
     this.#isInspected = true;
@@ -224,7 +235,7 @@ export class RequestIntake {
     const frameBytes = held.readInt32BE(0);
     this.#drop();
     this.#passingBytesLeft = prefixBytes + frameBytes;
-    this.#events.onPassage(verdict);
+    this.#events.onPassage(verdict, held.subarray(prefixBytes));
     this.#pass(held, 0);
   }
 

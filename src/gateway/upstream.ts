@@ -19,22 +19,30 @@ import type { ResponseSlot } from './response-queue.ts';
 /** What becomes of the next answer: through to the client as it comes, or whole to a function. */
 export type Expectation =
   | { readonly kind: 'stream'; readonly correlationId: number; readonly slot: ResponseSlot }
-  | {
-      readonly kind: 'collect';
-      readonly correlationId: number;
-      /** Without size prefix; a view or a buffer of its own. */
-      readonly deliver: (frame: Buffer) => void;
-      /** The connection ended before the answer; for requests of our own. */
-      readonly abandon?: (error: Error) => void;
-      /** An answer in one piece passes as it is when it may. */
-      readonly small?:
-        | { readonly staysAsItIs: (frame: Buffer) => boolean; readonly slot: ResponseSlot }
-        | undefined;
-      /** An answer that is large passes through `patch` as it comes, and is not collected. */
-      readonly large?:
-        | { readonly patch: () => ResponsePatch; readonly slot: ResponseSlot }
-        | undefined;
-    };
+  | RewrittenAnswer
+  | OwnAnswer;
+
+export interface RewrittenAnswer {
+  readonly kind: 'rewrite';
+  readonly correlationId: number;
+  readonly slot: ResponseSlot;
+  /** An answer in one piece passes as it is when it may. */
+  readonly staysAsItIs?: ((frame: Buffer) => boolean) | undefined;
+  /** An answer that is large passes through it as it comes, and is not collected. */
+  readonly patch?: (() => ResponsePatch) | undefined;
+  /** Without size prefix; a view or a buffer of its own. */
+  deliver(frame: Buffer): void;
+}
+
+/** To a request of our own. */
+export interface OwnAnswer {
+  readonly kind: 'own';
+  readonly correlationId: number;
+  /** As above. */
+  deliver(frame: Buffer): void;
+  /** The connection ended before the answer. */
+  abandon(error: Error): void;
+}
 
 export interface UpstreamEvents {
   /** After each read, when all of it was dealt with. */
@@ -120,7 +128,7 @@ export class Upstream {
 
   /** `expectation` is null for requests that have no answer (acks=0). */
   send(chunks: readonly Buffer[], expectation: Expectation | null): void {
-    if (expectation?.kind === 'collect' && expectation.abandon) this.#callsPending++;
+    if (expectation?.kind === 'own') this.#callsPending++;
     if (this.#isPassing) {
       this.#afterPassing.push(() => this.#send(chunks, expectation));
       return;
@@ -137,7 +145,10 @@ export class Upstream {
   /** The last part. Only now can there be an answer. */
   passLast(bytes: Buffer, expectation: Expectation | null): void {
     this.#isPassing = false;
-    this.#send([bytes], expectation);
+    if (!this.#isOver) {
+      if (expectation !== null) this.#expected.push(expectation);
+      this.#peer.write(bytes);
+    }
     if (this.#afterPassing.length === 0) return;
     for (const send of this.#afterPassing.splice(0)) send();
   }
@@ -170,7 +181,7 @@ export class Upstream {
 
   #send(chunks: readonly Buffer[], expectation: Expectation | null): void {
     if (this.#isOver) {
-      if (expectation?.kind === 'collect') expectation.abandon?.(connectionEnded());
+      if (expectation?.kind === 'own') expectation.abandon(connectionEnded());
       return;
     }
     if (expectation !== null) this.#expected.push(expectation);
@@ -190,17 +201,19 @@ export class Upstream {
       expected.slot.pass(prefixed);
       return;
     }
-    if (head.length === sizeInBytes && expected.small?.staysAsItIs(head) === true) {
-      this.#hasPassed = true;
-      expected.small.slot.pass(prefixed);
-      return;
-    }
-    if (expected.large !== undefined && sizeInBytes > patchedResponseBytesMin) {
-      const { patch, slot } = expected.large;
-      this.#patch = patch();
-      slot.pass(prefixed.subarray(0, prefixed.length - head.length));
-      this.#patch.push(head, (view) => slot.pass(view));
-      return;
+    if (expected.kind === 'rewrite') {
+      const { slot, staysAsItIs, patch } = expected;
+      if (head.length === sizeInBytes && staysAsItIs?.(head) === true) {
+        this.#hasPassed = true;
+        slot.pass(prefixed);
+        return;
+      }
+      if (patch !== undefined && sizeInBytes > patchedResponseBytesMin) {
+        this.#patch = patch();
+        slot.pass(prefixed.subarray(0, prefixed.length - head.length));
+        this.#patch.push(head, (view) => slot.pass(view));
+        return;
+      }
     }
     if (sizeInBytes > collectedResponseBytesMax) {
       const detail = `answer of ${sizeInBytes} bytes has to be rewritten, too large for that`;
@@ -216,8 +229,8 @@ export class Upstream {
       expected.slot.pass(view);
       return;
     }
-    if (this.#patch !== null && expected?.large !== undefined) {
-      const { slot } = expected.large;
+    if (this.#patch !== null && expected?.kind === 'rewrite') {
+      const { slot } = expected;
       this.#patch.push(view, (patched) => slot.pass(patched));
       return;
     }
@@ -250,18 +263,18 @@ export class Upstream {
       expected.slot.finish();
       return;
     }
-    if (this.#hasPassed) {
+    if (expected.kind === 'own') {
+      this.#callsPending--;
+    } else if (this.#hasPassed) {
       this.#hasPassed = false;
-      expected.small?.slot.finish();
+      expected.slot.finish();
       return;
-    }
-    if (this.#patch !== null && expected.large !== undefined) {
+    } else if (this.#patch !== null) {
       this.#patch.finish();
       this.#patch = null;
-      expected.large.slot.finish();
+      expected.slot.finish();
       return;
     }
-    if (expected.abandon) this.#callsPending--;
     const frame = Buffer.concat(this.#parts);
     this.#dropCollected();
     expected.deliver(frame);
@@ -272,7 +285,7 @@ export class Upstream {
     this.#isOver = true;
     this.#dropCollected();
     for (const expected of this.#expected.splice(0)) {
-      if (expected.kind === 'collect') expected.abandon?.(connectionEnded());
+      if (expected.kind === 'own') expected.abandon(connectionEnded());
     }
     for (const send of this.#afterPassing.splice(0)) send();
   }

@@ -87,6 +87,25 @@ test('acks and topics come out the same at any split', () => {
   );
 });
 
+test('what it looked at is all that it needs, and not a byte more', () => {
+  fc.assert(
+    fc.property(requests, (request) => {
+      const { version, header, cuts } = request;
+      const frame = Buffer.concat([header, encoded(request)]);
+      const newScanner = () => new ProduceScanner({ version, bodyOffset: header.length });
+      const scanner = newScanner();
+      let position = 0;
+      for (const cut of [...cuts, frame.length]) {
+        scanner.push(frame.subarray(position, position + cut));
+        position = Math.min(frame.length, position + cut);
+      }
+      const { scannedBytes } = scanner;
+      assert.equal(newScanner().push(frame.subarray(0, scannedBytes)), true);
+      assert.equal(newScanner().push(frame.subarray(0, scannedBytes - 1)), false);
+    }),
+  );
+});
+
 test('the records of the last topic are not waited for', () => {
   const request = { version: 9, transactionalId: null, acks: 1, header: Buffer.alloc(0), cuts: [] };
   const records: Generated['topics'][number]['records'] = [[Buffer.alloc(1000), undefined]];

@@ -80,10 +80,11 @@ export function createProduceInspect(ownTopics: OwnTopics): Inspect {
         const before = standingOf(session, ownTopics, scanner.topics);
         if (before === 'refused') return 'whole';
         if (!isKnown) return 'more';
-        const mayEnd = (): boolean => standingOf(session, ownTopics, scanner.topics) === before;
-        if (scanner.acks === 0) return { hasResponse: false, mayEnd };
+        const { topics, scannedBytes: decidedBy } = scanner;
+        const stillHolds = (): boolean => standingOf(session, ownTopics, topics) === before;
+        if (scanner.acks === 0) return { hasResponse: false, stillHolds, decidedBy };
         const plan = { refused: [], hasPromoted: before === 'promoted' };
-        return { mayEnd, ...answerOf({ session, header }, plan) };
+        return { stillHolds, decidedBy, ...answerOf({ session, header }, plan) };
       },
     };
   };

@@ -106,7 +106,7 @@ test('a header that is nearly the one before is not taken for it', () => {
     const whole = { apiKey: ApiKey.Produce, apiVersion: 9, correlationId: 1, clientId: 'a' };
     const frame = Buffer.concat(encodeRequestFrame({ ...whole, ...header }, () => undefined));
     assert.ok(passing.inspect(session, route, frame.subarray(4)));
-    return passing.begin({});
+    return passing.begin(session, {}, frame.subarray(4));
   };
   for (const header of [
     { correlationId: 1 },
