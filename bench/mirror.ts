@@ -48,10 +48,10 @@ const linkName = 'bench';
 /** The mirror is made while its link rests, and measured from the moment that it goes on. */
 async function mirror(stage: Stage, plan: TopicPlan, bytes: number): Promise<Figures> {
   const { causeway } = stage;
-  await causeway.cli('link', 'pause', linkName);
+  await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=true');
   await causeway.cli('mirror', 'create', plan.topic, '--link', linkName);
   const begun = { at: performance.now(), cpu: cpuSeconds(causeway.pid) };
-  await causeway.cli('link', 'resume', linkName);
+  await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=false');
   const hasAll = async (): Promise<boolean> =>
     (await mirroredRecords(causeway, plan.topic)) >= plan.records;
   await until('the whole mirror', hasAll, { deadlineMs: 600_000, intervalMs: 250 });
