@@ -64,7 +64,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
       frameBytesMax: options.requestBytesMax ?? requestBytesMaxDefault,
       events: {
         mayBegin: () => this.#mayHandle(),
-        repeats: (bytes, place) => this.#dispatch.repeats(bytes, place),
+        beginLikeLast: (bytes, place) => this.#dispatch.beginLikeLast(bytes, place),
         inspect: (head) => this.#dispatch.inspect(head),
         onRequest: (frame) => this.#dispatch.handle(frame),
         onPassage: (passage, bytes) => this.#dispatch.begin(passage, bytes),

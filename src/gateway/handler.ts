@@ -146,14 +146,15 @@ export interface Passage {
   readonly hasResponse?: boolean;
   /**
    * Whether what it was decided by is as it was. Asked before the last bytes of a request that came
-   * in parts go on (a broker does nothing with a part), and before it is taken for another request.
+   * in parts go on (a broker does nothing with a part), and before another request passes as it
+   * did.
    */
   readonly stillHolds?: () => boolean;
   /**
    * So many of the frame's first bytes decided it, and nothing behind them: a request that begins
    * with the same, but for the correlation id, passes in the same way while it holds.
    */
-  readonly decidedBy?: number;
+  readonly decidedByBytes?: number;
 }
 
 /** Looks at a request of which only the beginning is there. */

@@ -52,8 +52,8 @@ export class PassingRequest {
     return this.#passage;
   }
 
-  /** Whether this request passes like the one before; it is the one that passes then. */
-  repeats({ upstreamVersions }: SessionView, bytes: Buffer, place: FramePlace): boolean {
+  /** True when this request passes like the one before; it is the one that passes then. */
+  beginLikeLast({ upstreamVersions }: SessionView, bytes: Buffer, place: FramePlace): boolean {
     const precedent = this.#precedent;
     if (precedent === null || precedent.upstreamVersions !== upstreamVersions) return false;
     if (!this.#beginning.isThatOf(bytes, place)) return false;
@@ -81,9 +81,9 @@ export class PassingRequest {
     if (header === null) throw new Error('a request passes that was not inspected');
     this.#correlationId = header.correlationId;
     this.#passage = passage;
-    const { decidedBy = Infinity } = passage;
-    const isPrecedent = decidedBy <= requestHeadBytes;
-    if (isPrecedent) this.#beginning.keep(bytes, decidedBy);
+    const { decidedByBytes = Infinity } = passage;
+    const isPrecedent = decidedByBytes <= requestHeadBytes;
+    if (isPrecedent) this.#beginning.keep(bytes, decidedByBytes);
     this.#precedent = isPrecedent ? { passage, upstreamVersions } : null;
     return header;
   }

@@ -84,9 +84,9 @@ export class RequestDispatch {
     this.#software = kept(version === '' ? name : `${name}/${version}`);
   }
 
-  /** Whether a request that begins with these bytes goes through as the one before did. */
-  repeats(bytes: Buffer, place: FramePlace): boolean {
-    return this.#passing.repeats(this.#options.session, bytes, place);
+  /** Begins a request with these bytes and says true if it goes through as the one before did. */
+  beginLikeLast(bytes: Buffer, place: FramePlace): boolean {
+    return this.#passing.beginLikeLast(this.#options.session, bytes, place);
   }
 
   /** Of a request's first bytes: null when it is wanted whole. */

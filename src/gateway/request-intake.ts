@@ -36,8 +36,8 @@ export class IntakeBudget {
 export interface IntakeEvents {
   /** Whether the next request may be begun now. */
   mayBegin(): boolean;
-  /** Whether the request that begins there passes as the one before did: it is begun then. */
-  repeats(bytes: Buffer, place: FramePlace): boolean;
+  /** Begins the request there and says true if it passes as the one before did. */
+  beginLikeLast(bytes: Buffer, place: FramePlace): boolean;
   /** `head`: the first bytes of a request, all of a short one; null: it is wanted whole. */
   inspect(head: Buffer): Inspection | null;
   /** A whole request, without its prefix. */
@@ -168,7 +168,7 @@ export class RequestIntake {
     const start = position + prefixBytes;
     const frameEnd = start + this.#checkedSize(chunk.readInt32BE(position));
     const end = Math.min(chunk.length, frameEnd);
-    if (this.#events.repeats(chunk, { start, end })) {
+    if (this.#events.beginLikeLast(chunk, { start, end })) {
       this.#passingBytesLeft = frameEnd - position;
       return this.#pass(chunk, position);
     }

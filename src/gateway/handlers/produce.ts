@@ -80,11 +80,11 @@ export function createProduceInspect(ownTopics: OwnTopics): Inspect {
         const before = standingOf(session, ownTopics, scanner.topics);
         if (before === 'refused') return 'whole';
         if (!isKnown) return 'more';
-        const { topics, scannedBytes: decidedBy } = scanner;
+        const { topics, scannedBytes: decidedByBytes } = scanner;
         const stillHolds = (): boolean => standingOf(session, ownTopics, topics) === before;
-        if (scanner.acks === 0) return { hasResponse: false, stillHolds, decidedBy };
+        if (scanner.acks === 0) return { hasResponse: false, stillHolds, decidedByBytes };
         const plan = { refused: [], hasPromoted: before === 'promoted' };
-        return { stillHolds, decidedBy, ...answerOf({ session, header }, plan) };
+        return { stillHolds, decidedByBytes, ...answerOf({ session, header }, plan) };
       },
     };
   };

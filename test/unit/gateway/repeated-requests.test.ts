@@ -69,79 +69,79 @@ function afterOne() {
   const passage = passing.inspect(session, { route: produceRoute }, head)?.push(frame);
   assert.ok(typeof passage === 'object');
   passing.begin(session, passage, frame);
-  const repeats = (bytes: Buffer): boolean =>
-    passing.repeats(session, bytes, { start: 0, end: bytes.length });
-  return { passing, session, directory, frame, passage, repeats };
+  const beginLikeLast = (bytes: Buffer): boolean =>
+    passing.beginLikeLast(session, bytes, { start: 0, end: bytes.length });
+  return { passing, session, directory, frame, passage, beginLikeLast };
 }
 
-function decidedByOf({ decidedBy }: Passage): number {
-  assert.ok(decidedBy !== undefined);
-  return decidedBy;
+function decidedByBytesOf({ decidedByBytes }: Passage): number {
+  assert.ok(decidedByBytes !== undefined);
+  return decidedByBytes;
 }
 
 test('a Produce is decided by its bytes up to the name of its only topic', () => {
   const { frame, passage } = afterOne();
-  assert.equal(decidedByOf(passage), frame.indexOf('orders') + 'orders'.length);
+  assert.equal(decidedByBytesOf(passage), frame.indexOf('orders') + 'orders'.length);
 });
 
 test('R3: a Produce is taken for the one before only if all that decided is the same', () => {
-  const { frame, passage, repeats } = afterOne();
-  const decidedBy = decidedByOf(passage);
-  for (let at = 0; at < decidedBy + 20; at++) {
+  const { frame, passage, beginLikeLast } = afterOne();
+  const decidedByBytes = decidedByBytesOf(passage);
+  for (let at = 0; at < decidedByBytes + 20; at++) {
     const other = Buffer.from(frame);
     other[at] = (other[at] ?? 0) ^ 1;
     const isOfId = at >= 4 && at < 8;
-    assert.equal(repeats(other), isOfId || at >= decidedBy, `byte ${at}`);
+    assert.equal(beginLikeLast(other), isOfId || at >= decidedByBytes, `byte ${at}`);
   }
 });
 
 test('of a Produce that is taken for the one before the correlation id is its own', () => {
-  const { passing, passage, repeats } = afterOne();
+  const { passing, passage, beginLikeLast } = afterOne();
   const next = produceFrame({ names: ['orders'], correlationId: -7, recordsBytes: 5 });
-  assert.ok(repeats(next.subarray(4)));
+  assert.ok(beginLikeLast(next.subarray(4)));
   assert.equal(passing.correlationId, -7);
   assert.equal(passing.passage, passage);
 });
 
 test('a Produce of which less has come than decided is not taken for the one before', () => {
   const { passing, session, frame, passage } = afterOne();
-  const decidedBy = decidedByOf(passage);
-  for (const end of [0, 7, 8, decidedBy - 1]) {
-    assert.equal(passing.repeats(session, frame, { start: 0, end }), false, `${end} bytes`);
+  const decidedByBytes = decidedByBytesOf(passage);
+  for (const end of [0, 7, 8, decidedByBytes - 1]) {
+    assert.equal(passing.beginLikeLast(session, frame, { start: 0, end }), false, `${end} bytes`);
   }
-  assert.ok(passing.repeats(session, frame, { start: 0, end: decidedBy }));
+  assert.ok(passing.beginLikeLast(session, frame, { start: 0, end: decidedByBytes }));
 });
 
 test('R3: a Produce that begins like the one before is judged anew when the topic changed', () => {
   for (const mode of ['mirror', 'switching', 'promoted', 'unavailable'] as const) {
-    const { directory, frame, repeats } = afterOne();
-    assert.ok(repeats(frame));
+    const { directory, frame, beginLikeLast } = afterOne();
+    assert.ok(beginLikeLast(frame));
     directory.put({ name: 'orders', mode, topicId: null, log: null });
-    assert.equal(repeats(frame), false, mode);
+    assert.equal(beginLikeLast(frame), false, mode);
   }
 });
 
 test('a Produce that begins like the one before is judged anew while nothing is settled', () => {
-  const { directory, frame, repeats } = afterOne();
+  const { directory, frame, beginLikeLast } = afterOne();
   directory.isSettled = false;
-  assert.equal(repeats(frame), false);
+  assert.equal(beginLikeLast(frame), false);
 });
 
 test('what passed under other versions of the broker is no precedent', () => {
-  const { session, frame, repeats } = afterOne();
+  const { session, frame, beginLikeLast } = afterOne();
   Object.assign(session, { upstreamVersions: new Map(session.upstreamVersions) });
-  assert.equal(repeats(frame), false);
+  assert.equal(beginLikeLast(frame), false);
 });
 
 test('a request that passed for what its first bytes do not tell is no precedent', () => {
-  const { passing, session, frame, repeats } = afterOne();
+  const { passing, session, frame, beginLikeLast } = afterOne();
   const heartbeat = requestFrame({ apiKey: ApiKey.Heartbeat, apiVersion: 0, correlationId: 2 });
   const head = heartbeat.subarray(4);
   const passage = passing.inspect(session, { route: () => passRoute }, head)?.push(head);
   assert.ok(typeof passage === 'object');
   passing.begin(session, passage, head);
-  assert.equal(repeats(head), false);
-  assert.equal(repeats(frame), false);
+  assert.equal(beginLikeLast(head), false);
+  assert.equal(beginLikeLast(frame), false);
 });
 
 test('R3: a Produce like the one before stays here once its topic is being switched', async () => {
