@@ -4,7 +4,7 @@
 import type { Passage, ResponsePatch } from './handler.ts';
 import type { HeldCount } from './held-bytes.ts';
 import type { ResponseQueue, ResponseSlot } from './response-queue.ts';
-import type { Expectation, RewrittenAnswer } from './upstream.ts';
+import type { AnswerToRewrite, Expectation } from './upstream.ts';
 
 type Forwarded = Passage & { asksUpstream?: boolean; patch?: () => ResponsePatch };
 type ToRewrite = Forwarded & Required<Pick<Passage, 'rewrite'>>;
@@ -71,15 +71,16 @@ export class OwedAnswers {
     const slot = this.open();
     if (!isToRewrite(forwarded)) return { kind: 'stream', correlationId, slot };
     if (forwarded.asksUpstream) this.#askingPending++;
-    return new AnswerToRewrite({ owner: this, correlationId, slot, forwarded });
+    return new OwedAnswer({ owner: this, correlationId, slot, forwarded });
   }
 
   /** The answer has come. */
-  rewrite(response: Buffer, { slot, forwarded }: AnswerToRewrite): void {
+  rewrite(response: Buffer, answer: OwedAnswer): void {
+    const { slot } = answer;
     const onWritten = (): void => {
-      if (forwarded.asksUpstream) this.#askingPending--;
+      if (answer.asksUpstream) this.#askingPending--;
     };
-    const rewritten = forwarded.rewrite(response);
+    const rewritten = answer.rewrite(response);
     if (Array.isArray(rewritten)) {
       this.write(slot, rewritten);
       onWritten();
@@ -118,27 +119,28 @@ interface RewriteOptions {
   readonly forwarded: ToRewrite;
 }
 
-/** No closure for each request: most of these answers pass as they are. */
-class AnswerToRewrite implements RewrittenAnswer {
+/**
+ * No closure for each request: most of these answers pass as they are. Nothing of what was promised
+ * but what the answer needs: the rest knows the names of all topics of the request (R14).
+ */
+class OwedAnswer implements AnswerToRewrite {
   readonly kind = 'rewrite';
   readonly correlationId: number;
   readonly slot: ResponseSlot;
-  readonly forwarded: ToRewrite;
+  readonly rewrite: ToRewrite['rewrite'];
+  readonly staysAsItIs: ToRewrite['staysAsItIs'];
+  readonly patch: ToRewrite['patch'];
+  readonly asksUpstream: boolean;
   readonly #owner: OwedAnswers;
 
   constructor({ owner, correlationId, slot, forwarded }: RewriteOptions) {
     this.#owner = owner;
     this.correlationId = correlationId;
     this.slot = slot;
-    this.forwarded = forwarded;
-  }
-
-  get staysAsItIs(): Forwarded['staysAsItIs'] {
-    return this.forwarded.staysAsItIs;
-  }
-
-  get patch(): Forwarded['patch'] {
-    return this.forwarded.patch;
+    this.rewrite = forwarded.rewrite;
+    this.staysAsItIs = forwarded.staysAsItIs;
+    this.patch = forwarded.patch;
+    this.asksUpstream = forwarded.asksUpstream === true;
   }
 
   deliver(frame: Buffer): void {

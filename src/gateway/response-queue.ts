@@ -74,7 +74,7 @@ export class ResponseQueue {
     return slot;
   }
 
-  /** For slots, as what follows. */
+  /** Only `Slot` calls the next three. */
   writeTo(slot: Slot, chunk: Buffer): void {
     if (slot.isFinished) throw new Error('a finished response was written to');
     if (this.#slots[0] === slot) {

@@ -16,13 +16,14 @@ import {
 import { type PeerMemory, PeerSocket } from './peer-socket.ts';
 import type { ResponseSlot } from './response-queue.ts';
 
-/** What becomes of the next answer: through to the client as it comes, or whole to a function. */
+/** What becomes of the next answer: to the client as it comes, rewritten first, or to us. */
 export type Expectation =
   | { readonly kind: 'stream'; readonly correlationId: number; readonly slot: ResponseSlot }
-  | RewrittenAnswer
+  | AnswerToRewrite
   | OwnAnswer;
 
-export interface RewrittenAnswer {
+/** It passes as it is, is patched as it passes, or is collected and given to `deliver`. */
+export interface AnswerToRewrite {
   readonly kind: 'rewrite';
   readonly correlationId: number;
   readonly slot: ResponseSlot;
@@ -38,7 +39,7 @@ export interface RewrittenAnswer {
 export interface OwnAnswer {
   readonly kind: 'own';
   readonly correlationId: number;
-  /** As above. */
+  /** Without size prefix; a view or a buffer of its own. */
   deliver(frame: Buffer): void;
   /** The connection ended before the answer. */
   abandon(error: Error): void;
