@@ -41,8 +41,10 @@ const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
 
 /** What a client says of itself, its id and its software, and what is known of its rights. */
 const clientWordsBytesMax = 2 * 2 * clientIdCharactersMax + verdictsAlways * verdictBytesMax;
-/** With its last request's header, as bytes and decoded. */
-const clientNotesBytesMax = clientWordsBytesMax + 2 * requestHeadBytes;
+/**
+ * With its last request's header and the beginning of the last that passed, as bytes and decoded.
+ */
+const clientNotesBytesMax = clientWordsBytesMax + 4 * requestHeadBytes;
 
 /**
  * What a connection holds when all that is shared is used up: a block that each side is read into;

@@ -64,7 +64,10 @@ export const receiveBlockSizes: readonly number[] = [8 * 1024, 64 * 1024, 256 * 
 /** All blocks together; above it new ones are of the smallest size, two for each connection. */
 export const receiveBytesMax = 256 * 1024 * 1024;
 
-/** Of each request so much is waited for before it is decided whether it passes unread. */
+/**
+ * Of each request so much is waited for before it is decided whether it passes unread, and so much
+ * is kept at most of the last header and of the last request that passed, which others are like.
+ */
 export const requestHeadBytes = 1024;
 
 /**

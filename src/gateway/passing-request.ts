@@ -87,6 +87,11 @@ export class PassingRequest {
     this.#precedent = isPrecedent ? { passage, upstreamVersions } : null;
     return header;
   }
+
+  /** The last bytes went on. Of a request that no other can be like nothing stays. */
+  end(): void {
+    if (this.#precedent === null) this.#passage = nothingPromised;
+  }
 }
 
 /** The first bytes of a request, by which others are compared with it, but for its id. */

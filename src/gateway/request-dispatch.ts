@@ -111,6 +111,7 @@ export class RequestDispatch {
       return;
     }
     const { correlationId, passage } = this.#passing;
+    this.#passing.end();
     // The broker does nothing with a request that it has only a part of.
     if (wasInParts && passage.stillHolds?.() === false) this.#options.end(changedMeanwhile);
     else upstream?.passLast(bytes, this.#options.owed.expectation(correlationId, passage));

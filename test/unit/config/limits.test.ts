@@ -12,6 +12,7 @@ import {
   partialRequestBytesMax,
   receiveBytesMax,
   requestBytesMaxDefault,
+  requestHeadBytes,
   verdictsMax,
 } from '../../../src/gateway/limits.ts';
 import { responseBytesMax } from '../../../src/gateway/mirror-fetch.ts';
@@ -47,6 +48,10 @@ test('R14: what is large is shared by all clients, and each connection has its l
   assert.ok(
     client.bytesMax >= 8 * heldBytesAlways + 4 * clientIdCharactersMax,
     'what a client calls itself is kept',
+  );
+  assert.ok(
+    client.bytesMax >= 8 * heldBytesAlways + 4 * clientIdCharactersMax + 4 * requestHeadBytes,
+    'the last header and the beginning of the last request are kept, as bytes and decoded',
   );
   const inGiB = memoryBytesMax() / 2 ** 30;
   assert.ok(inGiB < 8, `${inGiB} GiB: a sum that no machine has says nothing`);

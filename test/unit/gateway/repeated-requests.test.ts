@@ -15,6 +15,7 @@ import {
   createProduceHandler,
   createProduceInspect,
 } from '../../../src/gateway/handlers/produce.ts';
+import { requestHeadBytes } from '../../../src/gateway/limits.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { PassingRequest } from '../../../src/gateway/passing-request.ts';
 import { passRoute, type Route } from '../../../src/gateway/router.ts';
@@ -142,6 +143,30 @@ test('a request that passed for what its first bytes do not tell is no precedent
   passing.begin(session, passage, head);
   assert.equal(beginLikeLast(head), false);
   assert.equal(beginLikeLast(frame), false);
+});
+
+test('R14: of a Produce that names more than its head holds nothing is kept', () => {
+  const passing = new PassingRequest();
+  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
+  const names = Array.from({ length: 200 }, (_, index) => `orders-${index}`);
+  const frame = produceFrame({ names }).subarray(4);
+  const head = frame.subarray(0, requestHeadBytes);
+  const passage = passing.inspect(session, { route: produceRoute }, head)?.push(frame);
+  assert.ok(typeof passage === 'object');
+  assert.ok(decidedByBytesOf(passage) > requestHeadBytes);
+  passing.begin(session, passage, frame);
+  assert.equal(passing.passage, passage);
+  passing.end();
+  assert.notEqual(passing.passage, passage);
+  const place = { start: 0, end: frame.length };
+  assert.equal(passing.beginLikeLast(session, frame, place), false);
+});
+
+test('R14: a Produce that others may be like stays for them when it has passed', () => {
+  const { passing, frame, passage, beginLikeLast } = afterOne();
+  passing.end();
+  assert.equal(passing.passage, passage);
+  assert.ok(beginLikeLast(frame));
 });
 
 test('R3: a Produce like the one before stays here once its topic is being switched', async () => {
