@@ -46,6 +46,7 @@ export class DirectWrite {
   }
 }
 
+/** Without `entries()`, which makes an array for each piece: 5 ns, and 100 ns until compiled. */
 function behind(pieces: readonly Buffer[], taken: number): readonly Buffer[] {
   let left = taken;
   let index = 0;

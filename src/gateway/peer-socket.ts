@@ -93,7 +93,7 @@ export class PeerSocket {
 
   get isFull(): boolean {
     const unsentBytes = this.#socket.writableLength + this.#piecesBytes;
-    // Nearly always so, and asked for with each chunk: nothing common is looked at then.
+    // Asked for with each chunk, and nearly always true: the shared limits are not looked at then.
     if (unsentBytes < heldBytesAlways) return false;
     const isShort = this.#held.isOver || this.#blocks.isShort;
     const isFull = isShort || unsentBytes >= socketBufferBytes;
