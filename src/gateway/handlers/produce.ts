@@ -68,7 +68,7 @@ export function createProduceHandler(ownTopics: OwnTopics): Handler {
 /**
  * Most requests name topics that are not ours: they pass while they come in. Everything else is
  * held for the handler. Whoever sends slowly must not reach a shell that was made meanwhile (R3),
- * so the topics are looked at once more at the end.
+ * so the topics of a request that came in parts are looked at once more at the end.
  */
 export function createProduceInspect(ownTopics: OwnTopics): Inspect {
   return (session, header, bodyOffset) => {
