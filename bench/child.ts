@@ -2,7 +2,7 @@
 // so that a figure never includes the harness. Owns the child's life: it ends with `stop`, or with
 // this process.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** Clock ticks per second of /proc (USER_HZ), 100 on Linux. */
 const ticksPerSecond = 100;
@@ -75,8 +75,33 @@ export class Child {
   }
 }
 
-/** User and system CPU seconds of a live process, all threads. */
+/**
+ * User and system CPU seconds of a live process, all threads. Neither count is ever too high: that
+ * of the threads lacks those that ended, that of the process what is less than a tick.
+ */
 export function cpuSeconds(pid: number): number {
+  return Math.max(cpuSecondsOfThreads(pid), cpuSecondsInTicks(pid));
+}
+
+function cpuSecondsOfThreads(pid: number): number {
+  const folder = `/proc/${pid}/task`;
+  const nanoseconds = readdirSync(folder).map((thread) => threadNanoseconds(`${folder}/${thread}`));
+  return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e9;
+}
+
+/** 0 of a thread that has just ended, and from a kernel that does not count so. */
+function threadNanoseconds(folder: string): number {
+  try {
+    return Number(readFileSync(`${folder}/schedstat`, 'latin1').split(' ')[0]);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error) {
+      if (error.code === 'ENOENT' || error.code === 'ESRCH') return 0;
+    }
+    throw error;
+  }
+}
+
+function cpuSecondsInTicks(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
   // The command name (field 2) may contain spaces; fields are counted from behind its parenthesis.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');

@@ -25,7 +25,7 @@ import {
 
 interface Size {
   readonly rounds: number;
-  /** Enough that a tick of the kernel's CPU clock, 10 ms, is a small part of what they take. */
+  /** Enough to take 0.1 s of CPU time or more. */
   readonly bytes: number;
   readonly latencies: number;
   readonly connections: readonly number[];
@@ -39,9 +39,10 @@ const recordBytes = 1024;
 const recordsPerBatch = 16;
 const cpuRatioMost = 0.7;
 const connectionsAtOnce = 20;
-/** So many requests each way leave V8 nothing to compile of what they run through. */
+/** So much each way that V8 has compiled most of what it runs through. */
 const warmUpRequests = 10_000;
-const warmUpBytes = 250e6;
+const warmUpProduceBytes = 100e6;
+const warmUpConsumeBytes = 250e6;
 /** Parts of the warm-up: what V8 compiled while it saw one kind only it throws away at the next. */
 const warmUpTurns = 2;
 
@@ -128,8 +129,8 @@ async function warmUp(way: Way, topic: string): Promise<void> {
     await connection.touch();
     const { large, small, reading } = requestsFor(topic);
     for (let turn = 0; turn < warmUpTurns; turn++) {
-      await connection.produce(large, warmUpBytes / 5);
-      await connection.consume(reading, warmUpBytes / warmUpTurns);
+      await connection.produce(large, warmUpProduceBytes / warmUpTurns);
+      await connection.consume(reading, warmUpConsumeBytes / warmUpTurns);
       await connection.latencies(small, warmUpRequests / warmUpTurns);
     }
   } finally {
