@@ -1,5 +1,5 @@
-// `npm run bench -- [NAME] [--quick] [--form FORM] [--json]`: runs one benchmark, or all. Owns the
-// list of them.
+// `npm run bench -- [NAME ...] [--quick] [--form FORM] [--json]`: runs the benchmarks named, or
+// all. Owns the list of them.
 import { readCommandLine, refuse } from '../test/helpers/command-line.ts';
 import { benchDistance } from './distance.ts';
 import { benchFailover } from './failover.ts';
@@ -12,22 +12,22 @@ import { benchMirror, mirrorForms } from './mirror.ts';
 import { type BenchOptions, type BenchResult, print } from './report.ts';
 import { benchServe } from './serve.ts';
 
-const benches: Readonly<Record<string, (options: BenchOptions) => Promise<BenchResult>>> = {
-  mirror: benchMirror,
-  distance: benchDistance,
-  idle: benchIdle,
-  lag: benchLag,
-  serve: benchServe,
-  gateway: benchGateway,
-  failover: benchFailover,
-  interruption: benchInterruption,
-  groups: benchGroups,
-};
+interface Bench {
+  run(options: BenchOptions): Promise<BenchResult>;
+  /** Of one that can be run in parts. */
+  forms?(quick: boolean): readonly string[];
+}
 
-/** Of those that can be run in parts. */
-const formsOf: Readonly<Record<string, (quick: boolean) => readonly string[]>> = {
-  mirror: mirrorForms,
-  gateway: () => gatewayForms,
+const benches: Readonly<Record<string, Bench>> = {
+  mirror: { run: benchMirror, forms: mirrorForms },
+  distance: { run: benchDistance },
+  idle: { run: benchIdle },
+  lag: { run: benchLag },
+  serve: { run: benchServe },
+  gateway: { run: benchGateway, forms: () => gatewayForms },
+  failover: { run: benchFailover },
+  interruption: { run: benchInterruption },
+  groups: { run: benchGroups },
 };
 
 const { values, positionals } = readCommandLine(
@@ -49,13 +49,13 @@ for (const name of names) {
   }
   if (form === undefined) continue;
   // Measuring takes minutes; a form that one of them does not have is told before the first.
-  const forms = formsOf[name]?.(quick);
+  const forms = benches[name]?.forms?.(quick);
   if (forms === undefined) refuse(`--form: the benchmark ${name} has no forms`);
   if (!forms.includes(form)) refuse(`no form '${form}' of ${name}: there are ${forms.join(', ')}`);
 }
 for (const name of names) {
   const bench = benches[name];
-  if (bench) print(await bench({ quick, form }), { json: values.json });
+  if (bench) print(await bench.run({ quick, form }), { json: values.json });
 }
 // Clusters and children are stopped by now; idle handles of helpers must not hold the process.
 process.exit(0);
