@@ -3,9 +3,11 @@
 // against a plain Node socket that reads the same answers from the same broker and writes them to a
 // file, and against MirrorMaker 2 as it comes and tuned, all in one run; beside them a socket that
 // is fed by a fellow Node process. A topic is filled once; the mirror and the sockets, which take
-// seconds and so are less exact, copy it a few times, the mirror once more before that: what runs
-// for weeks is judged by what it costs then. MirrorMaker 2 copies it once, which takes it a minute
-// at its own best. Owns no figure but those it measured.
+// seconds and so are less exact, copy it a few times. The mirror copies it once before that, since
+// what runs for weeks is judged by what it costs then; the sockets are new processes each time, in
+// which there is nothing to warm. MirrorMaker 2 copies it once, as a new process: its start is part
+// of its figure, as in the reference figures, and a small one of the minute that it takes. Owns no
+// figure but those it measured.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';

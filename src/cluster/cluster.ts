@@ -62,8 +62,8 @@ export interface SendOptions {
   /** Caps the version (for a field that must be sent in an older form). */
   readonly versionMax?: number;
   /**
-   * Who takes the answer in: what is in the answer is valid until it is passed again. After an
-   * error it must not be passed again: a late answer may still come in.
+   * Who takes the answer in: what is in the answer is valid until its memory is claimed again.
+   * After an error it must not be passed again: a late answer may still come in.
    */
   readonly into?: FrameReceiver;
 }

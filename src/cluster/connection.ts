@@ -63,6 +63,8 @@ export class BrokerConnection {
   readonly #opened: Promise<void>;
   readonly #ticker: Ticker;
   #stream: TransportStream;
+  /** Whose answer is coming in. */
+  #coming: Pending | undefined;
   #nextCorrelationId = 1;
   #closedBy: ClusterError | undefined;
   #stopTicks: (() => void) | undefined;
@@ -91,7 +93,7 @@ export class BrokerConnection {
     this.#stream = options.transport.open(options.address, {
       onOpen: () => opened(),
       onData: (chunk) => this.#take(() => this.#onData(chunk)),
-      readTarget: () => this.#assembler.target,
+      readTarget: () => this.#take(() => this.#assembler.target),
       onReadToTarget: (bytesCount) => this.#take(() => this.#assembler.filled(bytesCount)),
       onClose: (error) => {
         this.#close(this.#endedBy(error));
@@ -289,11 +291,12 @@ export class BrokerConnection {
     );
   }
 
-  #take(bytes: () => void): void {
+  #take<T>(bytes: () => T): T | undefined {
     try {
-      bytes();
+      return bytes();
     } catch (error) {
       this.#close(this.#asClusterError(error));
+      return undefined;
     }
   }
 
@@ -311,6 +314,7 @@ export class BrokerConnection {
       const wanted = expected ? `expected ${expected.correlationId}` : 'none is expected';
       throw new ProtocolError('INVALID_FRAME', `answer ${correlationId}, but ${wanted}`);
     }
+    this.#coming = expected;
     const { into, version, isAbandoned } = expected;
     if (into === undefined || isAbandoned) return new WholeFrame(Buffer.allocUnsafe(sizeInBytes));
     return into.begin({ sizeInBytes, version });
@@ -319,8 +323,9 @@ export class BrokerConnection {
   #onFrame(frame: Buffer): void {
     if (this.#closedBy) return;
     this.#answersCount++;
-    const expected = this.#pending[0];
-    if (expected === undefined) return;
+    const expected = this.#coming;
+    if (expected === undefined) throw new ProtocolError('INVALID_FRAME', 'no answer had begun');
+    this.#coming = undefined;
     const reader = new Reader(frame);
     decodeResponseHeader(reader, expected.key, expected.version);
     if (!expected.isAbandoned) expected.settle(reader);

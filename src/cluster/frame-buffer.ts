@@ -1,13 +1,18 @@
 // Memory that answers are received into again and again, so that large Fetch answers cost neither
 // an allocation nor a copy. Owns one buffer that grows to what is asked for; refuses to know what
-// is in it. Invariant: what `claim` gave is valid until the next `claim`, so whoever passes a
-// FrameBuffer along with a request is done with the answer before it is passed again.
-import { type FrameIntake, type FrameReceiver, WholeFrame } from './frame-intake.ts';
+// is in it. Invariant: what `claim` gave is valid until the next `claim` or `grow`, so whoever
+// passes a FrameBuffer along with a request is done with the answer before it is passed again.
+import {
+  type FrameIntake,
+  type FrameReceiver,
+  type FrameStart,
+  WholeFrame,
+} from './frame-intake.ts';
 
 /** Answers up to here are not worth keeping memory for. */
 const smallBytes = 64 * 1024;
 
-/** Small answers in a row after which the memory of large ones is given back. */
+/** Answers in a row that need a quarter or less, after which the memory of large ones is let go. */
 const smallInRowMax = 32;
 
 export class FrameBuffer implements FrameReceiver {
@@ -19,20 +24,26 @@ export class FrameBuffer implements FrameReceiver {
     return this.#buffer?.length ?? 0;
   }
 
-  begin({ sizeInBytes }: { readonly sizeInBytes: number }): FrameIntake {
+  begin({ sizeInBytes }: FrameStart): FrameIntake {
     return new WholeFrame(this.claim(sizeInBytes));
   }
 
   claim(sizeInBytes: number): Buffer {
-    if (sizeInBytes <= smallBytes) {
-      if (++this.#smallInRow >= smallInRowMax) this.#buffer = undefined;
-      return Buffer.allocUnsafe(sizeInBytes);
-    }
-    this.#smallInRow = 0;
+    const isSmall = sizeInBytes <= smallBytes;
+    this.#smallInRow = isSmall || sizeInBytes <= this.sizeInBytes / 4 ? this.#smallInRow + 1 : 0;
+    if (this.#smallInRow >= smallInRowMax) this.#buffer = undefined;
+    if (isSmall) return Buffer.allocUnsafe(sizeInBytes);
     if (this.#buffer === undefined || this.#buffer.length < sizeInBytes) {
       // Somewhat more than asked for: the next answer is rarely of exactly the same size.
       this.#buffer = Buffer.allocUnsafeSlow(sizeInBytes + (sizeInBytes >>> 3));
     }
     return this.#buffer.subarray(0, sizeInBytes);
+  }
+
+  /** As `claim`, with the first `keptBytes` of what the last one gave. */
+  grow(claimed: Buffer, keptBytes: number, sizeInBytes: number): Buffer {
+    const grown = this.claim(sizeInBytes);
+    if (grown.buffer !== claimed.buffer) claimed.copy(grown, 0, 0, keptBytes);
+    return grown;
   }
 }

@@ -2,6 +2,13 @@
 // connection, which knows the frame's size, and whoever waits for the answer; and the plain way,
 // which keeps the frame as it is. Invariant: there is always room while bytes are missing.
 
+/** A frame that begins to come in. */
+export interface FrameStart {
+  readonly sizeInBytes: number;
+  /** Of the request that it answers. */
+  readonly version: number;
+}
+
 export interface FrameIntake {
   /** Where the next bytes go: not empty, and no more than so many, which are all that miss. */
   room(missingBytes: number): Buffer;
@@ -17,7 +24,7 @@ export interface FrameReceiver {
    * The answer begins to come in; its correlation id is the right one. The bytes that follow are
    * the frame from its correlation id on.
    */
-  begin(frame: { readonly sizeInBytes: number; readonly version: number }): FrameIntake;
+  begin(frame: FrameStart): FrameIntake;
 }
 
 export class WholeFrame implements FrameIntake {

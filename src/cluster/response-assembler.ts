@@ -1,6 +1,5 @@
 // Cuts a broker's byte stream into response frames, each taken in by whoever waits for it
-// (frame-intake.ts), because the answers' record data are kept as views long after the read buffer
-// has been reused. The rest of a large frame is read from the socket straight into its place
+// (frame-intake.ts). The rest of a large frame is read from the socket straight into its place
 // (`target`), without a copy. Refuses to know what a frame means beyond its correlation id.
 // Invariant: never holds more than one incomplete frame, and no frame larger than the limit is ever
 // begun.
@@ -9,7 +8,8 @@ import type { FrameIntake } from './frame-intake.ts';
 
 const sizeBytes = 4;
 /** The size, and the correlation id that every response begins with. */
-const prefixBytes = sizeBytes + 4;
+const correlationIdBytes = 4;
+const prefixBytes = sizeBytes + correlationIdBytes;
 
 /** Less than this is copied: a read of its own would cost more. */
 const targetBytesMin = 16 * 1024;
@@ -49,7 +49,7 @@ export class ResponseAssembler {
     if (this.#bytesLeft === 0) this.#finish(intake);
   }
 
-  /** @throws ProtocolError INVALID_FRAME when a size prefix cannot be right */
+  /** @throws ProtocolError when a size prefix cannot be right, or what `begin` and intakes throw */
   push(chunk: Buffer): void {
     let position = 0;
     while (position < chunk.length) {
@@ -82,7 +82,7 @@ export class ResponseAssembler {
   }
 
   #assertSize(size: number): void {
-    if (size >= prefixBytes - sizeBytes && size <= this.#frameBytesMax) return;
+    if (size >= correlationIdBytes && size <= this.#frameBytesMax) return;
     const detail = `a response of ${size} bytes, allowed are 4 to ${this.#frameBytesMax}`;
     throw new ProtocolError('INVALID_FRAME', detail);
   }
@@ -93,7 +93,7 @@ export class ResponseAssembler {
     this.#intake = intake;
     this.#bytesLeft = size;
     this.#prefix.copy(intake.room(size), 0, sizeBytes);
-    this.filled(prefixBytes - sizeBytes);
+    this.filled(correlationIdBytes);
   }
 
   #finish(intake: FrameIntake): void {

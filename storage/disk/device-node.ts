@@ -91,6 +91,12 @@ function writeOnce(fd: number, bytes: Buffer, at: number, position: number): Pro
   });
 }
 
+/** A write that writes nothing would be repeated for ever. */
+function progress(writtenBytes: number): number {
+  if (writtenBytes > 0) return writtenBytes;
+  throw new Error('nothing was written');
+}
+
 class NodeFile implements DiskFile {
   readonly #fd: number;
   readonly #path: string;
@@ -120,7 +126,7 @@ class NodeFile implements DiskFile {
     return attempt('write', this.#path, async () => {
       let written = 0;
       while (written < bytes.length) {
-        written += await writeOnce(this.#fd, bytes, written, position + written);
+        written += progress(await writeOnce(this.#fd, bytes, written, position + written));
       }
     });
   }
@@ -130,7 +136,7 @@ class NodeFile implements DiskFile {
       let written = 0;
       while (written < bytes.length) {
         const length = Math.min(bytes.length - written, writeBytesMax);
-        written += fs.writeSync(this.#fd, bytes, written, length, position + written);
+        written += progress(fs.writeSync(this.#fd, bytes, written, length, position + written));
       }
     });
   }

@@ -1,9 +1,9 @@
 // Whether the disk takes writes without making anybody wait.
 //
-// Owns: what the last writes and syncs took. It knows no files. A write into the page cache takes
+// Owns: what the last writes and flushes took. It knows no files. A write into the page cache takes
 // microseconds until the kernel holds writers back, which it does when the disk cannot keep up, and
-// without an end when the disk has gone. Invariant: after one write that took long, or while a sync
-// takes long, nobody is told for a while that waiting for a write is short.
+// without an end when the disk has gone. Invariant: after one write that took long, or while a
+// flush takes long, nobody is told for a while that waiting for a write is short.
 
 import type { Clock } from '../clock.ts';
 
@@ -11,12 +11,12 @@ import type { Clock } from '../clock.ts';
 const writeMsMax = 20;
 /** So many times what a slow write took nobody waits for the next: a hundredth of the time. */
 const distrustTimes = 100;
-/** A disk that does not answer shows in a sync first: those are always under way while we write. */
-const syncMsMax = 1000;
+/** A disk that does not answer shows in a flush first: while records come in one is always near. */
+const flushMsMax = 200;
 
 export class DiskPace {
   readonly #clock: Clock;
-  readonly #syncsSinceMs = new Set<{ readonly atMs: number }>();
+  readonly #flushes = new Set<{ readonly sinceMs: number }>();
   #distrustedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock) {
@@ -27,7 +27,7 @@ export class DiskPace {
   get isPrompt(): boolean {
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#distrustedUntilMs) return false;
-    for (const { atMs } of this.#syncsSinceMs) if (nowMs - atMs > syncMsMax) return false;
+    for (const { sinceMs } of this.#flushes) if (nowMs - sinceMs > flushMsMax) return false;
     return true;
   }
 
@@ -43,13 +43,14 @@ export class DiskPace {
     }
   }
 
-  async sync(sync: () => Promise<void>): Promise<void> {
-    const since = { atMs: this.#clock.nowMs() };
-    this.#syncsSinceMs.add(since);
+  /** Runs whatever makes a log durable: any step of it may be the one that does not end. */
+  async flush(flush: () => Promise<void>): Promise<void> {
+    const begun = { sinceMs: this.#clock.nowMs() };
+    this.#flushes.add(begun);
     try {
-      await sync();
+      await flush();
     } finally {
-      this.#syncsSinceMs.delete(since);
+      this.#flushes.delete(begun);
     }
   }
 }

@@ -68,10 +68,17 @@ export class FileTable {
     }
   }
 
-  /** As `acquire`, of a file that is open already; null when it is not. */
+  /** As `acquire`, of a file that is open already; null when it is not: it is being opened then. */
   acquireOpen(path: string): FileLease | null {
     const entry = this.#entries.get(path);
     const file = entry?.opened ?? null;
+    if (entry === undefined) {
+      // Whoever comes next for a file that cannot be opened is told why.
+      void this.acquire(path).then(
+        (lease) => lease.release(),
+        () => undefined,
+      );
+    }
     if (entry === undefined || file === null) return null;
     entry.leases += 1;
     return { file, release: () => this.#release(path, entry) };

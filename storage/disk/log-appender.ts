@@ -50,7 +50,7 @@ export class LogAppender {
     const { state, durability, space } = this.#options;
     durability.assertWritable();
     const { end } = state;
-    const batches = checkBatches(records, { end, lastEpoch: state.epochs.lastEpoch });
+    const batches = this.#checked(records);
     if (batches.length === 0) return { batches: 0, bytes: 0, end };
     // Fetching stops when the disk is full; the few bytes that end transactions at failover do not.
     if (batches.some(({ control }) => control === null)) await space.assertRoom();
@@ -61,37 +61,35 @@ export class LogAppender {
 
   /**
    * Only while no append is under way. Null when something would have to be waited for: a disk that
-   * is slow, a file that is not open, a segment to begin.
+   * is slow, a file that is not open yet, a segment to begin.
    */
   appendNow(records: Buffer): AppendResult | null {
     const { state, durability, space, pace, files } = this.#options;
     durability.assertWritable();
     if (!durability.isHoldSaved || !space.hasRoom || !pace.isPrompt) return null;
-    const segment = state.active;
-    const lease = files.acquireOpen(segment.path);
+    const { active } = state;
+    const lease = files.acquireOpen(active.path);
     if (lease === null) return null;
-    let isWritten = false;
     try {
-      const batches = checkBatches(records, { end: state.end, lastEpoch: state.epochs.lastEpoch });
-      if (!this.#haveRoom(segment, batches)) return null;
-      this.#writeNow(lease, records, segment.size);
-      isWritten = true;
-      state.applyAppend(segment, batches);
-      durability.markWritten(segment.path, lease);
+      const batches = this.#checked(records);
+      const [run, another] = this.#plan(batches);
+      if (run === undefined || run.created || another !== undefined) {
+        lease.release();
+        return null;
+      }
+      this.#writeNow(lease, records, active.size);
+      state.applyAppend(active, batches);
+      durability.markWritten(active.path, lease);
       return { batches: batches.length, bytes: records.length, end: state.end };
-    } finally {
-      if (!isWritten) lease.release();
+    } catch (error) {
+      lease.release();
+      throw error;
     }
   }
 
-  #haveRoom(segment: Segment, batches: readonly BatchMeta[]): boolean {
-    const { segmentBytesMax: bytesMax } = this.#options;
-    let { size } = segment;
-    for (const { header } of batches) {
-      if (!segment.hasRoomFor(header, { size, bytesMax })) return false;
-      size += header.sizeInBytes;
-    }
-    return batches.length > 0;
+  #checked(records: Buffer): BatchMeta[] {
+    const { state } = this.#options;
+    return checkBatches(records, { end: state.end, lastEpoch: state.epochs.lastEpoch });
   }
 
   #writeNow({ file }: FileLease, records: Buffer, position: number): void {

@@ -73,6 +73,11 @@ export class LogDurability implements Flushable {
     this.#options.scheduler.mark(this);
   }
 
+  /** Unless there is another one by now. */
+  #holdSaved(hold: bigint | null): void {
+    if (hold === this.#options.state.hold) this.#holdUnsaved = false;
+  }
+
   get isHoldSaved(): boolean {
     return !this.#holdUnsaved;
   }
@@ -87,7 +92,8 @@ export class LogDurability implements Flushable {
     const wanted = this.#version;
     while (this.#flushedVersion < wanted) {
       await this.#flushes.run(async () => {
-        if (this.#flushedVersion < wanted) await this.#flushNow();
+        if (this.#flushedVersion >= wanted) return;
+        await this.#options.pace.flush(() => this.#flushNow());
       });
     }
   }
@@ -99,13 +105,15 @@ export class LogDurability implements Flushable {
 
   /** Writes and syncs the checkpoint, as it is about to become; only inside `exclusive`. */
   async saveCheckpoint(changes: Partial<CheckpointState> = {}): Promise<void> {
-    const { state, checkpoint, clock } = this.#options;
-    this.#holdUnsaved = false;
+    const { state, checkpoint, clock, pace } = this.#options;
+    const { hold } = state;
     try {
-      await checkpoint.write({ ...state.checkpoint(), ...changes }, { sync: true });
+      const saved = { ...state.checkpoint(), ...changes };
+      await pace.flush(() => checkpoint.write(saved, { sync: true }));
     } catch (error) {
       throw this.fail(error);
     }
+    this.#holdSaved(hold);
     this.#checkpointSyncedAtMs = clock.nowMs();
   }
 
@@ -136,7 +144,8 @@ export class LogDurability implements Flushable {
 
   async #flushNow(): Promise<void> {
     this.assertWritable();
-    const { state, checkpoint, disk, clock, pace } = this.#options;
+    const { state, checkpoint, disk, clock } = this.#options;
+    const { hold } = state;
     const version = this.#version;
     const durable = state.endPoint;
     const written = this.#written;
@@ -146,16 +155,18 @@ export class LogDurability implements Flushable {
     const due = clock.nowMs() - this.#checkpointSyncedAtMs >= checkpointSyncIntervalMs;
     const sync = due || this.#holdUnsaved;
     try {
-      for (const { file } of written.values()) await pace.sync(() => file.sync());
+      for (const { file } of written.values()) await file.sync();
       if (directoryChanged) await disk.syncDirectory(state.directory);
-      if (sync) this.#holdUnsaved = false;
       await checkpoint.write({ ...state.checkpoint(), durable }, { sync });
     } catch (error) {
       throw this.fail(error);
     } finally {
       for (const lease of written.values()) lease.release();
     }
-    if (sync) this.#checkpointSyncedAtMs = clock.nowMs();
+    if (sync) {
+      this.#holdSaved(hold);
+      this.#checkpointSyncedAtMs = clock.nowMs();
+    }
     state.durable = durable;
     this.#flushedVersion = version;
     this.#options.onDurable();

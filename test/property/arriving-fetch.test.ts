@@ -18,13 +18,15 @@ import {
   buildBatch,
   decodeResponseHeader,
   ErrorCode,
+  ProtocolError,
   Reader,
   Writer,
   wholeBatches,
 } from '../../protocol/index.ts';
 import { FrameBuffer } from '../../src/cluster/frame-buffer.ts';
+import type { FrameReceiver } from '../../src/cluster/frame-intake.ts';
 import { ResponseAssembler } from '../../src/cluster/response-assembler.ts';
-import { ArrivingFetch, type TakerOf } from '../../src/link/fetch/arriving-fetch.ts';
+import { arrivingFetch, type TakerOf } from '../../src/link/fetch/arriving-fetch.ts';
 
 const fetchKey = 1;
 const correlationId = 7;
@@ -96,12 +98,12 @@ function frameOf(answer: FetchResponse, version: number): Buffer {
 function receive(
   stream: Buffer,
   version: number,
-  into: { arriving: ArrivingFetch; sizes: readonly number[] },
+  into: { receiver: FrameReceiver; sizes: readonly number[]; isPushed?: boolean },
 ): FetchResponse {
   let answer: FetchResponse | undefined;
   const assembler = new ResponseAssembler({
     frameBytesMax: 64 << 20,
-    begin: (sizeInBytes) => into.arriving.begin({ sizeInBytes, version }),
+    begin: (sizeInBytes) => into.receiver.begin({ sizeInBytes, version }),
     onFrame: (frame) => {
       const reader = new Reader(frame);
       assert.equal(decodeResponseHeader(reader, fetchKey, version).correlationId, correlationId);
@@ -112,7 +114,7 @@ function receive(
   let position = 0;
   for (let turn = 0; position < stream.length; turn++) {
     const size = into.sizes[turn % into.sizes.length] ?? 1;
-    const { target } = assembler;
+    const target = into.isPushed === true ? undefined : assembler.target;
     const end = Math.min(position + size, stream.length);
     if (target === undefined) {
       assembler.push(stream.subarray(position, end));
@@ -134,6 +136,8 @@ const scenes = fc.record({
     minLength: 1,
     maxLength: 5,
   }),
+  /** As TLS brings it: never read to its place. */
+  isPushed: fc.boolean(),
   /** Of each offer in turn, whether it is taken; null: nobody takes of that partition. */
   verdicts: fc.array(fc.constantFrom(true, true, true, false, null), {
     minLength: 1,
@@ -142,8 +146,10 @@ const scenes = fc.record({
 });
 
 test('what is taken of an answer and what is left are its records, at any split of the stream', () => {
+  // As a fetcher has it: the same for all answers.
+  const memory = new FrameBuffer();
   fc.assert(
-    fc.property(scenes, ({ version, topics, sizes, verdicts }) => {
+    fc.property(scenes, ({ version, topics, sizes, isPushed, verdicts }) => {
       const sent = answerOf(topics, version);
       const taken = new Map<string, Buffer[]>();
       let turn = 0;
@@ -154,19 +160,20 @@ test('what is taken of an answer and what is left are its records, at any split 
         const pieces: Buffer[] = [];
         assert.ok(!taken.has(key), 'asked for once');
         taken.set(key, pieces);
-        let wasRefused = false;
+        let notTaken = Buffer.alloc(0);
         if (verdict() === null) return null;
         return (batches, lastAt) => {
-          assert.ok(!wasRefused, 'nothing is offered behind what was refused');
+          const isAgain = batches.subarray(0, notTaken.length).equals(notTaken);
+          assert.ok(isAgain, 'what was not taken is offered again, before all behind it');
           assert.deepEqual(wholeBatches(batches), { bytes: batches.length, last: lastAt });
           const isTaken = verdict() === true;
-          wasRefused = !isTaken;
+          notTaken = isTaken ? Buffer.alloc(0) : Buffer.from(batches);
           if (isTaken) pieces.push(Buffer.from(batches));
           return isTaken;
         };
       };
-      const arriving = new ArrivingFetch(new FrameBuffer(), takerOf);
-      const left = receive(frameOf(sent, version), version, { arriving, sizes });
+      const receiver = arrivingFetch(memory, takerOf);
+      const left = receive(frameOf(sent, version), version, { receiver, sizes, isPushed });
       for (const [topicIndex, topic] of left.responses.entries()) {
         for (const [index, data] of topic.partitions.entries()) {
           const wanted = sent.responses[topicIndex]?.partitions[index];
@@ -206,11 +213,11 @@ test('an answer that is used up while it comes in takes a fraction of its size',
   const stream = frameOf(sent, 17);
   const memory = new FrameBuffer();
   let taken = 0;
-  const arriving = new ArrivingFetch(memory, () => (batches) => {
+  const receiver = arrivingFetch(memory, () => (batches) => {
     taken += batches.length;
     return true;
   });
-  const left = receive(stream, 17, { arriving, sizes: [200_000] });
+  const left = receive(stream, 17, { receiver, sizes: [200_000] });
   const cut = left.responses[0]?.partitions.map(({ records }) => records?.length);
   assert.ok(taken > 8e6 && stream.length - taken < 200_000, `${taken} of ${stream.length}`);
   const cutBytes = batchOf(0, 65_000).length - part.cutBytes;
@@ -218,10 +225,21 @@ test('an answer that is used up while it comes in takes a fraction of its size',
   assert.ok(memory.sizeInBytes < 1e6, `${memory.sizeInBytes} bytes are kept`);
 });
 
-test('of an answer that nobody waits for any more nothing is offered', () => {
-  const sent = answerOf([[{ ...plain, valueBytes: [100] }]], 12);
-  const arriving = new ArrivingFetch(new FrameBuffer(), () => () => assert.fail('offered'));
-  arriving.abandon();
-  const left = receive(frameOf(sent, 12), 12, { arriving, sizes: [50] });
-  assert.ok(left.responses[0]?.partitions[0]?.records?.equals(batchOf(0, 100)));
+test('batches that are not taken at once are taken when more has come', () => {
+  const sent = answerOf([[{ ...plain, valueBytes: Array.from({ length: 40 }, () => 65_000) }]], 13);
+  let offers = 0;
+  const receiver = arrivingFetch(new FrameBuffer(), () => () => ++offers > 3);
+  const left = receive(frameOf(sent, 13), 13, { receiver, sizes: [250_000] });
+  assert.equal(left.responses[0]?.partitions[0]?.records?.length, 0);
+});
+
+test('R18: an answer whose records are said to be longer than it is, or that goes on, is an error', () => {
+  const sent = answerOf([[{ ...plain, valueBytes: [100] }]], 11);
+  const stream = frameOf(sent, 11);
+  const lengthAt = stream.indexOf(batchOf(0, 100)) - 4;
+  const receiver = arrivingFetch(new FrameBuffer(), () => () => false);
+  stream.writeInt32BE(100_000, lengthAt);
+  assert.throws(() => receive(stream, 11, { receiver, sizes: [50] }), ProtocolError);
+  stream.writeInt32BE(10, lengthAt);
+  assert.throws(() => receive(stream, 11, { receiver, sizes: [50] }), ProtocolError);
 });

@@ -2,13 +2,17 @@
 // meanwhile: batches that somebody has taken leave the frame, and the length that stands before
 // them is set anew, so that what is left decodes as a Fetch answer with the rest. Batches are
 // offered a few hundred kibibytes at a time, while the processor's cache still has them. Refuses
-// to know logs and mirrors. Invariants: batches are offered whole, in order, and only while every
+// to know logs and mirrors. Invariants: batches are offered whole, in order, and only when every
 // one before them in their partition was taken; without takers the frame stays as it is; it never
 // holds more than the frame's size.
-import { FetchWalk, type PartitionStart } from '../../../protocol/fetch-walk.ts';
+import {
+  FetchWalk,
+  type PartitionStart,
+  type PartitionVisitor,
+} from '../../../protocol/fetch-walk.ts';
 import { ErrorCode, wholeBatches } from '../../../protocol/index.ts';
 import type { FrameBuffer } from '../../cluster/frame-buffer.ts';
-import type { FrameIntake, FrameReceiver } from '../../cluster/frame-intake.ts';
+import type { FrameIntake, FrameReceiver, FrameStart } from '../../cluster/frame-intake.ts';
 
 /** What is held of an answer that is used up as it comes in. */
 const heldBytesMax = 512 * 1024;
@@ -28,36 +32,17 @@ export interface ArrivingPartition {
 }
 
 /**
- * Whole batches by their lengths, the last of them at `lastAt`, valid during the call. False: they
- * stay in the answer, with all behind them.
+ * Whole batches by their lengths, the last of them at `lastAt`, valid during the call. False: not
+ * now; they are offered again when more has come, and stay in the answer when all has.
  */
 export type TakeBatches = (batches: Buffer, lastAt: number) => boolean;
 
 /** Asked once for each partition that has records and no error; null: they stay in the answer. */
 export type TakerOf = (partition: ArrivingPartition) => TakeBatches | null;
 
-export class ArrivingFetch implements FrameReceiver {
-  readonly #memory: FrameBuffer;
-  readonly #takerOf: TakerOf;
-  #isOver = false;
-
-  constructor(memory: FrameBuffer, takerOf: TakerOf) {
-    this.#memory = memory;
-    this.#takerOf = takerOf;
-  }
-
-  begin(frame: { readonly sizeInBytes: number; readonly version: number }): FrameIntake {
-    const takerOf: TakerOf = (partition) => {
-      const take = this.#takerOf(partition);
-      return take === null ? null : (batches, lastAt) => !this.#isOver && take(batches, lastAt);
-    };
-    return new ArrivingFrame(frame, this.#memory, takerOf);
-  }
-
-  /** Nobody waits for the answer any more: what still comes of it is not offered. */
-  abandon(): void {
-    this.#isOver = true;
-  }
+/** For one answer, which is received into `memory` as far as it is not taken. */
+export function arrivingFetch(memory: FrameBuffer, takerOf: TakerOf): FrameReceiver {
+  return { begin: (frame) => new ArrivingFrame(frame, memory, takerOf) };
 }
 
 /**
@@ -79,11 +64,7 @@ class ArrivingFrame implements FrameIntake {
   #lengthEnd = 0;
   #staying = 0;
 
-  constructor(
-    { sizeInBytes, version }: { readonly sizeInBytes: number; readonly version: number },
-    memory: FrameBuffer,
-    takerOf: TakerOf,
-  ) {
+  constructor({ sizeInBytes, version }: FrameStart, memory: FrameBuffer, takerOf: TakerOf) {
     this.#memory = memory;
     this.#isFlexible = version >= 12;
     this.#buffer = memory.claim(Math.min(sizeInBytes, heldBytesMax));
@@ -109,16 +90,13 @@ class ArrivingFrame implements FrameIntake {
     return this.#buffer.subarray(0, this.#kept);
   }
 
-  #visit(bytes: Buffer, start: PartitionStart, takerOf: TakerOf) {
+  #visit(bytes: Buffer, start: PartitionStart, takerOf: TakerOf): PartitionVisitor | null {
     const { topicName, topicId, partition, errorCode } = start;
     const isWell = errorCode === ErrorCode.NONE && this.#walk.errorCode === ErrorCode.NONE;
     if (!isWell) return null;
     const highWatermark = bytes.readBigInt64BE(start.highWatermarkAt);
     return {
-      records: (
-        _bytes: Buffer,
-        span: { lengthAt: number; at: number; sizeInBytes: number; preferredReadReplica: number },
-      ): void => {
+      records: (_bytes, span) => {
         if (span.sizeInBytes === 0) return;
         const { preferredReadReplica } = span;
         const found = { topicName, topicId, partition, highWatermark, preferredReadReplica };
@@ -160,8 +138,8 @@ class ArrivingFrame implements FrameIntake {
       this.#staying -= whole;
       this.#setLength();
     }
-    if (!isTaken || isAll) this.#take = null;
-    return true;
+    if (isAll) this.#take = null;
+    return isTaken || isAll;
   }
 
   #keep(bytesCount: number): void {
@@ -193,8 +171,7 @@ class ArrivingFrame implements FrameIntake {
     this.#filled = this.#kept + pending;
     if (this.#buffer.length - this.#filled >= wanted) return;
     // Something stays, or a batch is long: from now on there is room for all that may come.
-    const before = this.#buffer;
-    this.#buffer = this.#memory.claim(this.#filled + missingBytes);
-    before.copy(this.#buffer, 0, 0, this.#filled);
+    const sizeInBytes = this.#filled + missingBytes;
+    this.#buffer = this.#memory.grow(this.#buffer, this.#filled, sizeInBytes);
   }
 }

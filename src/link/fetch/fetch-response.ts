@@ -1,15 +1,14 @@
 // What becomes of one partition's part of a Fetch answer: appended to its mirror log as bytes, or
 // followed (leader, log start, truncation), retried, or the topic is failed with a named cause.
-// Records are never decoded. Refuses to know sessions and loops. Invariants: one partition's
-// trouble touches no other; nothing is appended without a valid lease; a history that does not
-// continue ours is never mixed into it.
+// Records are never decoded. Refuses to know sessions and loops, and what was appended while the
+// answer came in (fetch-round.ts). Invariants: one partition's trouble touches no other; nothing is
+// appended without a valid lease; a history that does not continue ours is never mixed into it.
 
 import type { PartitionData } from '../../../protocol/generated/fetch-response.ts';
 import {
   ErrorCode,
   errorName,
   forEachBatch,
-  nextOffset,
   ProtocolError,
   readBatchHeader,
   readMagic,
@@ -20,8 +19,9 @@ import { grantCommand } from '../../cluster/grant-command.ts';
 import type { MirrorErrorCode } from '../../state/records.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf } from '../signal.ts';
+import { assertWithinSource, positionBehind } from './answered-records.ts';
 import { resolveOutOfRange } from './out-of-range.ts';
-import type { FetchPosition, PartitionFeed } from './partition-feed.ts';
+import type { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
 import { proveSource } from './source-proof.ts';
 
@@ -52,35 +52,20 @@ const fatalStorageErrors: Readonly<Partial<Record<StorageError['code'], MirrorEr
   EPOCH_WENT_BACK: 'NON_MONOTONIC_LOG_APPEND_EPOCH',
 };
 
-/** Where fetching can go on once `records` are appended; null when no whole batch is in them. */
-export function positionBehind(records: Buffer | null): FetchPosition | null {
-  if (records === null || records.length === 0) return null;
-  const { last } = wholeBatches(records);
-  if (last < 0) return null;
-  try {
-    const header = readBatchHeader(records, last);
-    return { offset: nextOffset(header), epoch: header.partitionLeaderEpoch };
-  } catch (error) {
-    // Another format, or a header that lies: it is said when it comes to appending.
-    if (error instanceof ProtocolError) return null;
-    throw error;
-  }
-}
-
 /**
- * `fetchedFrom`: the offset that was asked for, possibly before earlier answers were appended.
+ * `from`: where what is left of the answer begins, possibly before earlier answers were appended.
  * `isByName`: the broker was asked by the topic's name (Fetch before version 13), and has looked at
  * no id.
  */
 export async function acceptPartition(
   feed: PartitionFeed,
   data: PartitionData,
-  parts: { link: FeedLink; clock: LinkClock; fetchedFrom?: bigint; isByName?: boolean },
+  parts: { link: FeedLink; clock: LinkClock; from?: bigint; isByName?: boolean },
 ): Promise<void> {
-  const { link, clock, fetchedFrom, isByName = !feed.hasTopicId } = parts;
+  const { link, clock, from, isByName = !feed.hasTopicId } = parts;
   // The log has not come to where this was fetched from: an earlier answer was not appended. What
   // lies between would be missing for ever, so it is fetched again from there.
-  if (fetchedFrom !== undefined && fetchedFrom !== feed.position) return;
+  if (from !== undefined && from !== feed.position) return;
   const isDiverging = data.divergingEpoch.endOffset >= 0n;
   if (feed.isReadNear && (data.errorCode !== ErrorCode.NONE || isDiverging)) {
     // Only the leader knows what became of the history.
@@ -147,15 +132,6 @@ async function append(feed: PartitionFeed, data: PartitionData, link: FeedLink):
   if (logStartOffset > log.logStart && logStartOffset <= log.end && link.mayAct()) {
     await log.deleteHead(logStartOffset);
   }
-}
-
-/** A broker gives readers nothing beyond its high watermark: what it sends there is not its log. */
-export function assertWithinSource(end: bigint, highWatermark: bigint): void {
-  if (highWatermark < 0n || end <= highWatermark) return;
-  throw new StorageError(
-    'OFFSET_OUT_OF_ORDER',
-    `offset ${end - 1n} is beyond the source's own end ${highWatermark}`,
-  );
 }
 
 function onAppendError(

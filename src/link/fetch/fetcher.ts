@@ -10,12 +10,14 @@ import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import { fetchApi } from '../../cluster/apis.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { FrameBuffer } from '../../cluster/frame-buffer.ts';
+import type { FrameReceiver } from '../../cluster/frame-intake.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchTopicIdsFrom } from '../source-offsets.ts';
-import { ArrivingFetch } from './arriving-fetch.ts';
+import { positionBehind } from './answered-records.ts';
+import { arrivingFetch } from './arriving-fetch.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
-import { acceptPartition, positionBehind } from './fetch-response.ts';
+import { acceptPartition } from './fetch-response.ts';
 import { FetchRound } from './fetch-round.ts';
 import { type FetchOptions, FetchSession } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
@@ -188,30 +190,23 @@ export class BrokerFetcher {
   async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
     const round = new FetchRound(feeds, {
       link: this.#link,
+      clock: this.#clock,
       isOurs: (feed) => this.#feeds.has(feed),
     });
-    const arriving = new ArrivingFetch(frame, (partition) => round.takerOf(partition));
     const askedAtMs = this.#clock.monotonicMs();
     let response: FetchResponse;
     try {
-      response = await this.#fetch(feeds, arriving);
+      const into = arrivingFetch(frame, (partition) => round.takerOf(partition));
+      response = await this.#fetch(feeds, into);
     } catch (error) {
-      arriving.abandon();
+      round.abandon();
       this.#session.reset();
       // A late answer may still be written to it.
       if (frame === this.#spareFrame) this.#spareFrame = new FrameBuffer();
       else this.#freeFrames[0] = new FrameBuffer();
       if (!(error instanceof ClusterError)) throw error;
       if (this.#isClosed) return;
-      this.#link.lost(error);
-      this.#link.refreshMetadata();
-      for (const feed of feeds) {
-        feed.gotNoAnswer(error.message);
-        if (!feed.readAtLeader()) continue;
-        this.#link.nearFailed();
-        this.#link.reassign(feed);
-      }
-      this.#pause(Math.min(50 * 2 ** this.#failures++, backoffMaxMs));
+      this.#lost(round, error);
       return;
     }
     this.#failures = 0;
@@ -221,7 +216,7 @@ export class BrokerFetcher {
       // A broker waits when it has nothing; one that does not must not be asked without pause.
       const nowMs = this.#clock.monotonicMs();
       const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
-      if (isEarly && !round.tookSomething && saysNothing(response)) this.#pause(blockedWaitMs);
+      if (isEarly && round.takenBytes === 0 && saysNothing(response)) this.#pause(blockedWaitMs);
     } else if (response.errorCode !== ErrorCode.FETCH_SESSION_ID_NOT_FOUND) {
       // A broker that refuses everything must not be asked without pause.
       this.#pause(blockedWaitMs);
@@ -229,12 +224,34 @@ export class BrokerFetcher {
     this.#pause(Math.min(response.throttleTimeMs, throttleMaxMs));
   }
 
+  /** The answer did not come, or not to its end; of what had come, batches may be in the logs. */
+  #lost(round: FetchRound, error: ClusterError): void {
+    this.#link.lost(error);
+    this.#link.refreshMetadata();
+    this.#chargeThrottle(round.takenBytes);
+    for (const { feed, takenBytes } of round.asked) {
+      if (takenBytes > 0) feed.succeed();
+      else feed.gotNoAnswer(error.message);
+      if (!feed.readAtLeader()) continue;
+      this.#link.nearFailed();
+      this.#link.reassign(feed);
+    }
+    // A line that is slow, or is cut again and again, is used as long as it brings something.
+    if (round.takenBytes > 0) this.#failures = 0;
+    this.#pause(Math.min(50 * 2 ** this.#failures++, backoffMaxMs));
+  }
+
+  #chargeThrottle(bytes: number): void {
+    const { bytesPerSecond } = this.#settings();
+    this.#throttle.take(bytes, { nowMs: this.#clock.monotonicMs(), bytesPerSecond });
+  }
+
   /** Nothing is asked for so long, whatever is heard meanwhile. */
   #pause(forMs: number): void {
     this.#notBeforeMs = Math.max(this.#notBeforeMs, this.#clock.monotonicMs() + forMs);
   }
 
-  #fetch(feeds: readonly PartitionFeed[], into: ArrivingFetch): Promise<FetchResponse> {
+  #fetch(feeds: readonly PartitionFeed[], into: FrameReceiver): Promise<FetchResponse> {
     const settings = this.#settings();
     // Each round looks at every partition: with thousands of idle ones rounds are made less often.
     // Whatever is new is answered at once all the same; a new partition waits for the round.
@@ -282,7 +299,7 @@ export class BrokerFetcher {
         const arrived = takenBytes + (data.records?.length ?? 0);
         bytes += arrived;
         const ahead = data.errorCode === ErrorCode.NONE ? positionBehind(data.records) : null;
-        const answer = { data, fetchedFrom: from, isByName: topic.topicId === zeroUuid };
+        const answer = { data, from, isByName: topic.topicId === zeroUuid };
         work.push(feed.take({ from, ahead }, () => this.#acceptOne(feed, answer)));
         const end = ahead?.offset ?? from;
         if (end === askedFrom) continue;
@@ -291,7 +308,7 @@ export class BrokerFetcher {
         this.#ranges.consider(feed, { bytes: arrived, offsets, end, highWatermark });
       }
     }
-    this.#throttle.take(bytes, { ...at, bytesPerSecond: this.#settings().bytesPerSecond });
+    this.#chargeThrottle(bytes);
     // In a session silence means: nothing new, everything as it was.
     for (const { feed } of round.asked) {
       if (answered.has(feed)) continue;
@@ -318,7 +335,7 @@ export class BrokerFetcher {
 
   async #acceptOne(
     feed: PartitionFeed,
-    answer: { data: PartitionData; fetchedFrom: bigint; isByName: boolean },
+    answer: { data: PartitionData; from: bigint; isByName: boolean },
   ): Promise<void> {
     if (feed.isStopped || !this.#feeds.has(feed)) return;
     try {

@@ -2,7 +2,7 @@
 // may be fetched, why it stalls. Refuses to know requests and answers. Invariant: after `stop` has
 // resolved nothing is appended to its log any more by the fetcher.
 import { forEachBatch, zeroUuid } from '../../../protocol/index.ts';
-import type { MirrorLog } from '../../../storage/mirror-log.ts';
+import type { AppendResult, MirrorLog } from '../../../storage/mirror-log.ts';
 import type { LinkClock } from '../context.ts';
 import type { LagTracker } from './lag.ts';
 
@@ -214,32 +214,31 @@ export class PartitionFeed {
 
   /** Appends whole batches to the log. */
   async append(records: Buffer): Promise<void> {
-    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
     const from = this.log.end;
-    const { bytes, end } = await this.log.append(records);
-    this.lag.observeAppended(bytes, Number(end - from));
-    this.startOverride = null;
-    this.omitsLastEpoch = false;
+    this.#noteAppended(records, from, await this.log.append(records));
   }
 
   /** As `append`, before it returns. False: nothing was done, something has to be waited for. */
   appendNow(records: Buffer): boolean {
     const isFree = this.#waitingCount === 0 && this.#busyCount === 0;
     if (!isFree || this.#isStopped || this.isSuspended) return false;
-    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records);
     const from = this.log.end;
     const appended = this.log.appendNow(records);
-    if (appended === null) return false;
-    this.lag.observeAppended(appended.bytes, Number(appended.end - from));
-    this.startOverride = null;
-    this.omitsLastEpoch = false;
-    return true;
+    if (appended !== null) this.#noteAppended(records, from, appended);
+    return appended !== null;
   }
 
-  #noteCleaning(records: Buffer): void {
+  #noteAppended(records: Buffer, from: bigint, { bytes, end }: AppendResult): void {
+    if (this.unseenCleaningMs === null && this.isCompacted()) this.#noteCleaning(records, from);
+    this.lag.observeAppended(bytes, Number(end - from));
+    this.startOverride = null;
+    this.omitsLastEpoch = false;
+  }
+
+  #noteCleaning(records: Buffer, from: bigint): void {
     const { completeAtMs } = this.lag;
     if (completeAtMs !== null) this.#isFirstReading = false;
-    if (this.#isFirstReading || isDense(records, this.log.end)) return;
+    if (this.#isFirstReading || isDense(records, from)) return;
     const since = completeAtMs ?? Number.NEGATIVE_INFINITY;
     this.unseenCleaningMs = this.#clock.monotonicMs() - since;
   }

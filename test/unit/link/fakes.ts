@@ -13,6 +13,7 @@ import type {
   BrokerInfo,
   Cluster,
   ClusterMetadata,
+  SendOptions,
   TopicInfo,
 } from '../../../src/cluster/cluster.ts';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
@@ -159,6 +160,9 @@ export class FakeState implements State {
   }
 }
 
+/** `options` as they were sent along: whoever takes the answer in is among them. */
+type Script = (request: unknown, options: SendOptions) => unknown;
+
 export class FakeCluster implements Cluster {
   readonly bootstrap = [{ host: 'fake', port: 1 }];
   readonly brokers: readonly BrokerInfo[] = [{ nodeId: 1, host: 'fake', port: 1, rack: null }];
@@ -166,20 +170,25 @@ export class FakeCluster implements Cluster {
   /** Ends by `topic/partition`, for ListOffsets latest; starts are 0 unless given. */
   readonly ends = new Map<string, bigint>();
   readonly starts = new Map<string, bigint>();
-  readonly #scripts = new Map<string, (request: unknown) => unknown>();
+  readonly #scripts = new Map<string, Script>();
   clusterId = 'fake-cluster';
   isDead = false;
 
   /** What an API besides ListOffsets answers. */
-  script(api: string, answer: (request: unknown) => unknown): void {
+  script(api: string, answer: Script): void {
     this.#scripts.set(api, answer);
   }
 
-  async send<Request, Response>(_: unknown, api: Api<Request, Response>, request: unknown) {
+  async send<Request, Response>(
+    _: unknown,
+    api: Api<Request, Response>,
+    request: unknown,
+    options: SendOptions = {},
+  ) {
     this.#checkAlive();
     const value = typeof request === 'function' ? request(api.versionMax) : request;
     const script = this.#scripts.get(api.name);
-    if (script !== undefined) return script(value) as Response;
+    if (script !== undefined) return script(value, options) as Response;
     if (api.name !== 'ListOffsets') throw new Error(`${api.name} is not scripted`);
     return this.#listOffsets(value) as Response;
   }

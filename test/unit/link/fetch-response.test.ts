@@ -6,7 +6,8 @@ import { describe, type TestContext, test } from 'node:test';
 import { createPartitionData } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { acceptPartition, positionBehind } from '../../../src/link/fetch/fetch-response.ts';
+import { positionBehind } from '../../../src/link/fetch/answered-records.ts';
+import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
@@ -47,11 +48,11 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
   };
   /** As a fetcher does it, which has asked for the answer where fetching goes on. */
   const take = (data: Parameters<typeof createPartitionData>[0]) => {
-    const fetchedFrom = feed.fetchOffset;
+    const from = feed.fetchOffset;
     const answer = createPartitionData({ highWatermark: -1n, ...data });
     const ahead = positionBehind(answer.records);
-    return feed.take({ from: fetchedFrom, ahead }, () =>
-      acceptPartition(feed, answer, { link, clock: systemClock, fetchedFrom }),
+    return feed.take({ from, ahead }, () =>
+      acceptPartition(feed, answer, { link, clock: systemClock, from }),
     );
   };
   return { log, feed, link, accept, take };

@@ -27,36 +27,43 @@ async function scene(t: TestContext, { sourceTopicId = sourceId, isCompacted = f
   feed.follow(1, 5);
   const link = new FakeLink(new FakeCluster());
   const ours = new Set([feed]);
-  const round = new FetchRound([feed], { link, isOurs: (one) => ours.has(one) });
-  const offer = (
-    records: Buffer,
-    answer: { byName?: boolean; highWatermark?: bigint; preferredReadReplica?: number } = {},
-  ): boolean | null => {
+  type Answer = { byName?: boolean; highWatermark?: bigint; preferredReadReplica?: number };
+  const begin = (of: FetchRound, answer: Answer = {}) => {
     const { byName = false, highWatermark = 100n, preferredReadReplica = -1 } = answer;
-    const taker = round.takerOf({
+    const taker = of.takerOf({
       topicName: byName ? 'orders' : '',
       topicId: byName ? undefined : sourceTopicId,
       partition: 0,
       highWatermark,
       preferredReadReplica,
     });
-    return taker === null ? null : taker(records, wholeBatches(records).last);
+    if (taker === null) return null;
+    return (records: Buffer) => taker(records, wholeBatches(records).last);
   };
-  return { feed, log, link, ours, round, offer };
+  const newRound = () =>
+    new FetchRound([feed], { link, clock: systemClock, isOurs: (one) => ours.has(one) });
+  /** Of an answer of its own. */
+  const offer = (records: Buffer, answer: Answer = {}): boolean | null =>
+    begin(newRound(), answer)?.(records) ?? null;
+  return { feed, log, link, ours, newRound, begin, offer };
 }
 
 test('batches that continue the log are in it before the next bytes are read', async (t) => {
-  const { log, feed, round, offer } = await scene(t);
-  assert.equal(offer(batch({ base: 1n, count: 3 })), true);
-  assert.equal(offer(Buffer.concat([batch({ base: 4n }), batch({ base: 9n })])), true);
+  const { log, feed, newRound, begin } = await scene(t);
+  const round = newRound();
+  const take = begin(round);
+  assert.equal(take?.(batch({ base: 1n, count: 3 })), true);
+  assert.deepEqual([feed.lag.sourceEnd, log.end], [100n, 4n], 'it does not look complete');
+  const rest = Buffer.concat([batch({ base: 4n }), batch({ base: 9n })]);
+  assert.equal(take?.(rest), true);
   assert.equal(log.end, 10n);
   const [asked] = round.asked;
   assert.deepEqual([asked?.askedFrom, asked?.position, feed.position], [1n, 10n, 10n]);
-  assert.equal(round.tookSomething, true);
+  assert.equal(round.takenBytes, batch({ base: 1n, count: 3 }).length + rest.length);
 });
 
-test('R7: batches that do not continue the log, or are damaged, are left to their turn', async (t) => {
-  const { log, feed, offer } = await scene(t);
+test('R1: batches that do not continue the log, or are damaged, are left to their turn', async (t) => {
+  const { log, feed, newRound, begin, offer } = await scene(t);
   const damaged = batch({ base: 1n });
   damaged[damaged.length - 1] = (damaged[damaged.length - 1] ?? 0) ^ 1;
   assert.equal(offer(damaged), false);
@@ -64,12 +71,33 @@ test('R7: batches that do not continue the log, or are damaged, are left to thei
   assert.equal(offer(batch({ base: 1n }), { highWatermark: 1n }), false, 'beyond the source');
   assert.equal(log.end, 1n);
   // Somebody else has appended: the answer was asked for from where the log no longer ends.
+  const take = begin(newRound());
   await feed.append(batch({ base: 1n }));
-  assert.equal(offer(batch({ base: 2n })), false);
+  assert.equal(take?.(batch({ base: 2n })), false);
   assert.equal(log.end, 2n);
 });
 
-test('R10: nothing is appended without a lease, after a stop, or for another fetcher', async (t) => {
+test('R1: a partition that an answer has twice does not go on behind what was not taken', async (t) => {
+  const { log, feed, newRound, begin } = await scene(t);
+  const round = newRound();
+  feed.isSuspended = true;
+  assert.equal(begin(round)?.(batch({ base: 1n })), false);
+  feed.isSuspended = false;
+  assert.equal(begin(round), null, 'the second time nobody takes');
+  assert.equal(log.end, 1n);
+});
+
+test('of an answer that nobody waits for any more nothing is appended', async (t) => {
+  const { log, newRound, begin } = await scene(t);
+  const round = newRound();
+  const take = begin(round);
+  assert.equal(take?.(batch({ base: 1n })), true);
+  round.abandon();
+  assert.equal(take?.(batch({ base: 2n })), false);
+  assert.equal(log.end, 2n);
+});
+
+test('R12: nothing is appended without a lease, after a stop, or for another fetcher', async (t) => {
   const { log, feed, link, ours, offer } = await scene(t);
   const next = batch({ base: 1n });
   link.isOwner = false;
@@ -107,11 +135,14 @@ test('while something else works on the partition nothing is appended beside it'
 });
 
 test('R9: asked by name, a topic that is not proved to be the mirrored one is not appended', async (t) => {
-  const { log, feed, offer } = await scene(t, { sourceTopicId: zeroUuid });
+  const { log, feed, newRound, begin } = await scene(t, { sourceTopicId: zeroUuid });
   assert.equal(feed.isProved, false);
-  assert.equal(offer(batch({ base: 1n }), { byName: true }), null);
+  const take = begin(newRound(), { byName: true });
+  assert.equal(take?.(batch({ base: 1n })), false);
   feed.noteProved();
-  assert.equal(offer(batch({ base: 1n }), { byName: true }), true);
+  assert.equal(take?.(batch({ base: 1n })), true);
+  feed.unprove();
+  assert.equal(take?.(batch({ base: 2n })), false, 'also in the middle of an answer');
   assert.equal(log.end, 2n);
 });
 

@@ -7,7 +7,12 @@ import {
   createFetchableTopicResponse,
   createFetchResponse,
   createPartitionData,
+  encodeFetchResponse,
 } from '../../../protocol/generated/fetch-response.ts';
+import { Writer } from '../../../protocol/index.ts';
+import { fetchApi } from '../../../src/cluster/apis.ts';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
+import type { FrameReceiver } from '../../../src/cluster/frame-intake.ts';
 import type { LinkClock } from '../../../src/link/context.ts';
 import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
 import { BrokerFetcher } from '../../../src/link/fetch/fetcher.ts';
@@ -81,7 +86,7 @@ async function scene(t: TestContext, options: { clock: LinkClock; partitions: nu
     await fetcher.close();
     for (const feed of world.feeds) await feed.stop();
   };
-  return { world, fetcher, stop };
+  return { world, link, fetcher, stop };
 }
 
 test('R14: a partition that is slow to append does not hold up the others', async (t) => {
@@ -142,6 +147,56 @@ test('the delay of the broker’s quota and the link’s own limit are obeyed, t
     assert.equal(world.fetches, 2, 'one byte a second, and as many taken as a batch has');
     world.bytesPerSecond = null;
     await until('it goes on', () => (world.feeds[0]?.log.end ?? 0n) > 10n);
+  } finally {
+    await stop();
+  }
+});
+
+/** The answer begins to come in, and its last bytes never do. */
+function breakOff(answered: ReturnType<typeof answer>, receiver: FrameReceiver): never {
+  const version = fetchApi.versionMax;
+  const writer = new Writer();
+  writer.writeInt32(1);
+  writer.writeUvarint(0);
+  encodeFetchResponse(writer, answered, version);
+  const frame = writer.toBuffer();
+  const intake = receiver.begin({ sizeInBytes: frame.length, version });
+  const comes = frame.subarray(0, frame.length - 1);
+  comes.copy(intake.room(frame.length));
+  intake.filled(comes.length);
+  throw new ClusterError('TIMEOUT', 'scripted', { maybeSent: true });
+}
+
+test('R8: a line that breaks off each answer brings the mirror on, at the rate that is set', async (t) => {
+  let nowMs = 1_000_000;
+  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
+  const { world, link, fetcher, stop } = await scene(t, { clock, partitions: 1 });
+  link.lost = ({ message }) => assert.equal(message, 'scripted');
+  const [feed] = world.feeds;
+  assert.ok(feed);
+  await feed.log.append(batch({ base: 0n }));
+  world.cluster.script('Fetch', async (request, { into }) => {
+    world.fetches++;
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.ok(into);
+    return breakOff(answer(request as FetchRequest), into);
+  });
+  fetcher.start();
+  try {
+    await until('four more records', () => {
+      // As much as it waits after an answer that brought something, and no more.
+      nowMs += 10;
+      return feed.log.end >= 5n;
+    });
+    assert.deepEqual([feed.failures, feed.lag.sourceEnd], [0, feed.log.end]);
+    const { end } = feed.log;
+    world.bytesPerSecond = 1;
+    nowMs += 60;
+    await until('another one, from when the rate is set', () => feed.log.end > end);
+    const { fetches, looks } = world;
+    nowMs += 2_000;
+    await until('four more looks', () => world.looks >= looks + 4);
+    assert.equal(world.fetches, fetches, 'what was taken of it counts');
   } finally {
     await stop();
   }

@@ -124,7 +124,7 @@ test('after a write that took long nobody waits for the next for a hundred times
   assert.equal(log.appendNow(dataBatch(3n))?.end, 4n);
 });
 
-test('while the disk does not end a sync nobody waits for a write', async () => {
+test('while the disk does not end a flush nobody waits for a write', async () => {
   const { log, clock, hooks } = await hookedLog();
   let letGo = nothing;
   hooks.beforeSync = () =>
@@ -134,12 +134,14 @@ test('while the disk does not end a sync nobody waits for a write', async () => 
   const flushing = log.flush();
   await new Promise(setImmediate);
   assert.equal(log.appendNow(dataBatch(1n))?.end, 2n);
-  clock.advance(1001);
+  assert.equal(log.durableEnd, 0n, 'nothing is durable before its sync has ended');
+  clock.advance(201);
   await log.append(dataBatch(2n));
   assert.equal(log.appendNow(dataBatch(3n)), null);
   hooks.beforeSync = async () => undefined;
   letGo();
   await flushing;
+  assert.equal(log.durableEnd, 1n, 'what came during the sync is not covered by it');
   assert.equal(log.appendNow(dataBatch(3n))?.end, 4n);
 });
 
