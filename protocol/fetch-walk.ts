@@ -1,17 +1,37 @@
 /**
- * One step after the other through the frame of a FetchResponse of which the rest may still be
+ * One step after the other through the frame of a FetchResponse, whole or with the rest still
  * coming, and shows what lies at a fixed width in it: offsets, epochs, the span of records, the
- * headers of batches. Owns where in the layout it stands; refuses to keep bytes. Invariant: of
- * records only batch headers are looked at, and only in partitions that somebody wants to see.
- * `fetch-scanner.ts` says how a partition is laid out; this one must read it alike.
+ * headers of batches. Owns where in the layout it stands; refuses to keep bytes. Whoever patches
+ * what it is shown changes no length, so the frame stays whole. Invariants: every position lies
+ * inside the bytes; of records only batch headers are looked at, and only in partitions that
+ * somebody wants to see.
+ *
+ *   header:    correlation id int32, tags (12+)
+ *   body:      throttle time int32, error int16 (7+), session id int32 (7+), topics,
+ *              tags (12+): 0 node endpoints (16+)
+ *   topic:     name (4-12) or id (13+), partitions, tags (12+)
+ *   partition: index int32, error int16, high watermark int64, last stable offset int64,
+ *              log start int64 (5+), aborted [producer id int64, first offset int64, tags 12+],
+ *              preferred replica int32 (11+), records, tags (12+):
+ *              0 diverging epoch {int32, int64}, 1 current leader {id int32, epoch int32},
+ *              2 snapshot id {int64, int32}
  */
 import { ProtocolError, type ProtocolErrorCode } from './errors.ts';
-import { batchHeaderBytes, batchOverheadBytes } from './record-batch.ts';
+import { arrayElementsMax } from './limits.ts';
+import { batchHeaderBytes, batchOverheadBytes, readMagic } from './record-batch.ts';
 import { ShortCursor } from './short-cursor.ts';
 
+const versionMin = 4;
+const versionMax = 18;
+const flexibleFrom = 12;
+const topicIdsFrom = 13;
+const endpointsFrom = 16;
 /** Base offset, length, leader epoch and magic. */
 const batchHeadBytes = 17;
-const magicAt = 16;
+/** The least that one element takes. */
+const topicBytesMin = 3;
+const partitionBytesMin = 4 + 2 + 8 + 8;
+const abortedBytesMin = 16;
 
 export interface PartitionStart {
   /** Empty from version 13 on. */
@@ -60,6 +80,7 @@ export type VisitPartition = (bytes: Buffer, start: PartitionStart) => Partition
 
 export type FetchStep =
   | 'header'
+  | 'body'
   | 'topic'
   | 'partition'
   | 'aborted'
@@ -76,6 +97,8 @@ export class FetchWalk {
   #step: FetchStep = 'header';
   /** Of the response as a whole; 0 before version 7. */
   #errorCode = 0;
+  #sessionId = 0;
+  #nodeEndpoints = 0;
   /** The step behind the one at hand, when all of its list is done. */
   #topicsLeft = 0;
   #partitionsLeft = 0;
@@ -85,11 +108,17 @@ export class FetchWalk {
   #topicName = '';
   #topicId: string | undefined;
   #visitor: PartitionVisitor | null = null;
+  /** Of the partition at hand. */
+  #divergingEpochAt = -1;
+  #currentLeaderAt = -1;
 
   constructor(version: number, visit: VisitPartition) {
-    if (version < 4 || version > 17) throw fault('UNSUPPORTED_VERSION', `version ${version}`);
+    if (!(version >= versionMin && version <= versionMax)) {
+      const known = `known versions are ${versionMin}-${versionMax}`;
+      throw fault('UNSUPPORTED_VERSION', `version ${version}, ${known}`);
+    }
     this.#version = version;
-    this.#isFlexible = version >= 12;
+    this.#isFlexible = version >= flexibleFrom;
     this.#visit = visit;
   }
 
@@ -101,6 +130,16 @@ export class FetchWalk {
     return this.#errorCode;
   }
 
+  /** 0 before version 7. */
+  get sessionId(): number {
+    return this.#sessionId;
+  }
+
+  /** How many brokers' addresses the answer names, known at its end; 0 before version 16. */
+  get nodeEndpoints(): number {
+    return this.#nodeEndpoints;
+  }
+
   /** Bytes that pass unseen before the next step. */
   get bytesToPass(): number {
     return this.#bytesToPass;
@@ -110,11 +149,26 @@ export class FetchWalk {
     this.#bytesToPass -= bytesCount;
   }
 
+  /**
+   * All steps of a response that is there as a whole, from behind its header to the end of `bytes`.
+   * Counts and lengths are held against what remains, so that none promises more.
+   */
+  walkBody(bytes: Buffer, bodyOffset: number): void {
+    this.#cursor.isWhole = true;
+    this.#step = 'body';
+    for (let position = bodyOffset; position < bytes.length; ) {
+      position = this.take(bytes, position) + this.#bytesToPass;
+      this.#bytesToPass = 0;
+    }
+    this.finish();
+  }
+
   /** One step from `position`; where it ends, or -1 when it has not come whole. */
   take(bytes: Buffer, position: number): number {
     const cursor = this.#cursor;
     cursor.begin(bytes, position);
     if (this.#step === 'header') this.#takeHeader(cursor);
+    else if (this.#step === 'body') this.#takeBody(cursor);
     else if (this.#step === 'topic') this.#takeTopic(cursor);
     else if (this.#step === 'partition') this.#takePartition(cursor);
     else if (this.#step === 'aborted') this.#takeAborted(cursor);
@@ -134,10 +188,14 @@ export class FetchWalk {
   #takeHeader(cursor: ShortCursor): void {
     cursor.int32();
     if (this.#isFlexible) cursor.tags();
+    if (!cursor.isShort) this.#step = 'body';
+  }
+
+  #takeBody(cursor: ShortCursor): void {
     cursor.int32();
     this.#errorCode = this.#version >= 7 ? cursor.int16() : 0;
-    if (this.#version >= 7) cursor.int32();
-    const topics = this.#count(cursor);
+    this.#sessionId = this.#version >= 7 ? cursor.int32() : 0;
+    const topics = this.#elements(cursor, topicBytesMin);
     if (cursor.isShort) return;
     if (topics < 0) throw fault('UNEXPECTED_NULL', 'no topics');
     this.#topicsLeft = topics;
@@ -148,13 +206,14 @@ export class FetchWalk {
   /** A topic, or behind the last one the response's own tags. */
   #takeTopic(cursor: ShortCursor): void {
     if (this.#topicsLeft === 0) {
-      cursor.tags();
+      cursor.tags(this.#seeTopTag);
       if (!cursor.isShort) this.#step = 'end';
       return;
     }
-    const topicId = this.#version >= 13 ? cursor.uuid() : undefined;
-    const topicName = this.#version >= 13 ? '' : cursor.text(this.#isFlexible);
-    const partitions = this.#count(cursor);
+    const hasId = this.#version >= topicIdsFrom;
+    const topicId = hasId ? cursor.uuid() : undefined;
+    const topicName = hasId ? '' : cursor.text(this.#isFlexible);
+    const partitions = this.#elements(cursor, partitionBytesMin);
     if (cursor.isShort) return;
     if (partitions < 0) throw fault('UNEXPECTED_NULL', 'no partitions');
     this.#topicId = topicId;
@@ -178,7 +237,7 @@ export class FetchWalk {
     const highWatermarkAt = cursor.skip(8);
     const lastStableOffsetAt = cursor.skip(8);
     const logStartOffsetAt = this.#version >= 5 ? cursor.skip(8) : -1;
-    const aborted = this.#count(cursor);
+    const aborted = this.#elements(cursor, abortedBytesMin);
     if (cursor.isShort) return;
     this.#visitor = this.#visit(bytes, {
       topicName: this.#topicName,
@@ -208,9 +267,13 @@ export class FetchWalk {
     const lengthAt = cursor.offset;
     const length = Math.max(0, this.#count(cursor));
     if (cursor.isShort) return;
-    const span = { lengthAt, at: cursor.offset, sizeInBytes: length, preferredReadReplica };
-    this.#visitor?.records?.(cursor.bytes, span);
-    if (this.#visitor?.batch === undefined || length === 0) {
+    if (length > cursor.bytesMax) throw fault('TRUNCATED', `records of ${length} bytes`);
+    const visitor = this.#visitor;
+    if (visitor?.records !== undefined) {
+      const span = { lengthAt, at: cursor.offset, sizeInBytes: length, preferredReadReplica };
+      visitor.records(cursor.bytes, span);
+    }
+    if (visitor?.batch === undefined || length === 0) {
       this.#bytesToPass = length;
       this.#afterRecords();
       return;
@@ -233,17 +296,39 @@ export class FetchWalk {
   }
 
   #takeTags(cursor: ShortCursor): void {
-    let divergingEpochAt = -1;
-    let currentLeaderAt = -1;
-    cursor.tags((tag, at, length) => {
-      if (tag === 0 && length >= 12) divergingEpochAt = at;
-      else if (tag === 1 && length >= 8) currentLeaderAt = at;
-      else if (tag < 2) throw fault('INVALID_TAGS', `tag ${tag} of ${length} bytes`);
-    });
+    this.#divergingEpochAt = -1;
+    this.#currentLeaderAt = -1;
+    cursor.tags(this.#seePartitionTag);
     if (cursor.isShort) return;
-    this.#visitor?.tags?.(cursor.bytes, { divergingEpochAt, currentLeaderAt });
+    const visitor = this.#visitor;
+    if (visitor?.tags !== undefined) {
+      const divergingEpochAt = this.#divergingEpochAt;
+      visitor.tags(cursor.bytes, { divergingEpochAt, currentLeaderAt: this.#currentLeaderAt });
+    }
     this.#afterPartition();
   }
+
+  // Made once for each response, not for each partition.
+  readonly #seePartitionTag = (tag: number, at: number, length: number): void => {
+    if (tag === 0 && length >= 12) this.#divergingEpochAt = at;
+    else if (tag === 1 && length >= 8) this.#currentLeaderAt = at;
+    else if (tag < 2) throw fault('INVALID_LENGTH', `tag ${tag} of ${length} bytes`);
+  };
+
+  readonly #seeTopTag = (tag: number, at: number, length: number): void => {
+    if (tag !== 0 || this.#version < endpointsFrom) return;
+    const cursor = this.#cursor;
+    const end = at + length;
+    cursor.offset = at;
+    const count = cursor.uvarint() - 1;
+    if (cursor.isShort) return;
+    if (count < 0) throw fault('UNEXPECTED_NULL', 'no node endpoints');
+    if (count > Math.min(arrayElementsMax, end - cursor.offset)) {
+      throw fault('INVALID_LENGTH', `${count} node endpoints in ${length} bytes`);
+    }
+    this.#nodeEndpoints = count;
+    cursor.offset = end;
+  };
 
   #afterRecords(): void {
     if (this.#isFlexible) this.#step = 'tags';
@@ -261,6 +346,15 @@ export class FetchWalk {
     if (this.#topicsLeft === 0 && !this.#isFlexible) this.#step = 'end';
   }
 
+  /** -1 or less stands for null. */
+  #elements(cursor: ShortCursor, elementBytesMin: number): number {
+    const count = this.#count(cursor);
+    if (count > arrayElementsMax || count * elementBytesMin > cursor.bytesMax) {
+      throw fault('INVALID_LENGTH', `array of ${count} elements`);
+    }
+    return count;
+  }
+
   /** Of elements or bytes; -1 stands for null. */
   #count(cursor: ShortCursor): number {
     return this.#isFlexible ? cursor.uvarint() - 1 : cursor.int32();
@@ -268,9 +362,10 @@ export class FetchWalk {
 }
 
 function sizeOfBatch(head: Buffer): number {
-  const magic = head.readInt8(magicAt);
-  if (magic !== 2)
+  const magic = readMagic(head, 0);
+  if (magic !== 2) {
     throw fault('UNSUPPORTED_MAGIC', `record format magic ${magic}, only 2 is known`);
+  }
   const sizeInBytes = head.readInt32BE(8) + batchOverheadBytes;
   if (sizeInBytes < batchHeaderBytes) {
     throw fault('INVALID_BATCH', `batch of ${sizeInBytes} bytes`);

@@ -1,18 +1,20 @@
 /**
  * A cursor over bytes of which the rest may still be coming: what is not there yet is no error, it
- * makes the cursor short, and everything read from then on is 0. Owns the position and nothing
- * else; refuses to know messages. Invariant: it never looks beyond the bytes, and once it is short
- * it stays so until it begins again.
+ * makes the cursor short, and everything read from then on is 0. Where the bytes are whole, what is
+ * missing is an error. Owns the position and nothing else; refuses to know messages. Invariant: it
+ * never looks beyond the bytes, and once it is short it stays so until it begins again.
  */
 import { emptyBytes } from './bytes/reader.ts';
 import { uuidBytes } from './bytes/uuid.ts';
-import { ProtocolError } from './errors.ts';
-import { tagsMax } from './limits.ts';
+import { ProtocolError, type ProtocolErrorCode } from './errors.ts';
+import { stringBytesMax, tagsMax } from './limits.ts';
 
 export class ShortCursor {
   bytes: Buffer = emptyBytes;
   offset = 0;
   isShort = false;
+  /** Nothing comes behind the bytes. */
+  isWhole = false;
 
   begin(bytes: Buffer, offset: number): void {
     this.bytes = bytes;
@@ -20,12 +22,22 @@ export class ShortCursor {
     this.isShort = false;
   }
 
+  /** The most that can follow, so that no count and no length promises more. */
+  get bytesMax(): number {
+    return this.isWhole ? this.bytes.length - this.offset : Number.POSITIVE_INFINITY;
+  }
+
   /** Moves over `length` bytes; returns where they begin. */
   skip(length: number): number {
     const start = this.offset;
-    if (this.isShort || length > this.bytes.length - start) this.isShort = true;
+    if (this.isShort || length > this.bytes.length - start) this.#runShort(length);
     else this.offset = start + length;
     return start;
+  }
+
+  #runShort(length: number): void {
+    if (this.isWhole) throw this.#error('TRUNCATED', `${length} bytes needed`);
+    this.isShort = true;
   }
 
   int16(): number {
@@ -48,7 +60,7 @@ export class ShortCursor {
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value >>> 0;
     }
-    throw new ProtocolError('INVALID_VARINT', 'longer than 32 bits', { offset: this.offset });
+    throw this.#error('INVALID_VARINT', 'longer than 32 bits');
   }
 
   uuid(): string {
@@ -59,7 +71,10 @@ export class ShortCursor {
   text(isFlexible: boolean): string {
     const length = isFlexible ? this.uvarint() - 1 : this.int16();
     if (this.isShort) return '';
-    if (length < 0) throw new ProtocolError('UNEXPECTED_NULL', 'a string', { offset: this.offset });
+    if (length < 0) throw this.#error('UNEXPECTED_NULL', 'a string');
+    if (length > stringBytesMax) {
+      throw this.#error('INVALID_LENGTH', `string of ${length} bytes`);
+    }
     const start = this.skip(length);
     return this.isShort ? '' : this.bytes.toString('utf8', start, start + length);
   }
@@ -67,14 +82,25 @@ export class ShortCursor {
   /** `visit` is told where each tagged field lies; only of those that are there. */
   tags(visit?: (tag: number, at: number, length: number) => void): void {
     const count = this.uvarint();
-    if (count > tagsMax) {
-      throw new ProtocolError('INVALID_LENGTH', `${count} tagged fields`, { offset: this.offset });
+    if (count > tagsMax || count * 2 > this.bytesMax) {
+      throw this.#error('INVALID_LENGTH', `${count} tagged fields`);
     }
+    let previous = -1;
     for (let index = 0; index < count && !this.isShort; index++) {
       const tag = this.uvarint();
+      if (this.isShort) return;
+      if (tag <= previous) throw this.#error('INVALID_TAGS', `tag ${tag} after ${previous}`);
+      previous = tag;
       const length = this.uvarint();
+      if (length > this.bytesMax) {
+        throw this.#error('INVALID_LENGTH', `tagged field of ${length} bytes`);
+      }
       const at = this.skip(length);
       if (!this.isShort) visit?.(tag, at, length);
     }
+  }
+
+  #error(code: ProtocolErrorCode, detail: string): ProtocolError {
+    return new ProtocolError(code, detail, { offset: this.offset });
   }
 }

@@ -4,9 +4,14 @@
 // here unshifted; a partition whose standing no longer allows the broker's answer is answered
 // retriably instead (fail closed).
 
-import { type ScannedPartition, scanFetchResponse } from '../../protocol/fetch-scanner.ts';
 import { FetchStream } from '../../protocol/fetch-stream.ts';
-import type { PartitionTags, PartitionVisitor } from '../../protocol/fetch-walk.ts';
+import {
+  FetchWalk,
+  type PartitionStart,
+  type PartitionTags,
+  type PartitionVisitor,
+  type VisitPartition,
+} from '../../protocol/fetch-walk.ts';
 import type { FetchPartition } from '../../protocol/generated/fetch-request.ts';
 import {
   decodeFetchResponse,
@@ -126,24 +131,30 @@ export function shiftFrame(
   version: number,
 ): ShiftedFrame {
   const replaced = new Map<string, Replaced>();
-  const { nodeEndpoints } = scanFetchResponse(frame, bodyOffset, version, (scanned) => {
-    const place = answerPlace(services, scanned);
-    if (place === null) return;
-    if (place.kind === 'shifted') {
-      shiftPartition(frame, scanned, place.shift);
-      return;
-    }
-    const topic = { topic: scanned.topicName, topicId: scanned.topicId ?? '' };
-    replaced.set(partitionKey(topic, scanned.partition), place.instead);
+  const visit = shifting(services, (start, instead) => {
+    const topic = { topic: start.topicName, topicId: start.topicId ?? '' };
+    replaced.set(partitionKey(topic, start.partition), instead);
   });
-  return { replaced, nodeEndpoints };
+  const walk = new FetchWalk(version, visit);
+  walk.walkBody(frame, bodyOffset);
+  return { replaced, nodeEndpoints: walk.nodeEndpoints };
 }
 
-function shiftPartition(frame: Buffer, scanned: ScannedPartition, shift: PartitionShift): void {
-  shift.offsets(frame, scanned);
-  for (const position of scanned.abortedFirstOffsetsAt) shift.abortedFirstOffset(frame, position);
-  shift.tags(frame, scanned);
-  shiftRecords(frame.subarray(scanned.recordsStart, scanned.recordsEnd), shift.extent);
+/** Patches what is shown; `onReplaced` is told which answers must not reach the client. */
+function shifting(
+  services: GatewayServices,
+  onReplaced: (start: PartitionStart, instead: Replaced) => void,
+): VisitPartition {
+  return (bytes, start) => {
+    const place = answerPlace(services, start);
+    if (place === null) return null;
+    if (place.kind === 'replaced') {
+      onReplaced(start, place.instead);
+      return null;
+    }
+    place.shift.offsets(bytes, start);
+    return place.shift;
+  };
 }
 
 interface OffsetsAt {
@@ -237,16 +248,11 @@ export function shiftRecords(records: Buffer, extent: NativeExtent): void {
  * any more it ends in the middle: its length is known to the client by then.
  */
 export function shiftPassing(services: GatewayServices, version: number): ResponsePatch {
-  return new FetchStream(version, (bytes, start) => {
-    const place = answerPlace(services, start);
-    if (place === null) return null;
-    if (place.kind === 'replaced') {
-      const topic = start.topicName || start.topicId;
-      throw new Error(`the standing of ${topic} changed while records of it were passing`);
-    }
-    place.shift.offsets(bytes, start);
-    return place.shift;
+  const visit = shifting(services, ({ topicName, topicId }) => {
+    const topic = topicName || topicId;
+    throw new Error(`the standing of ${topic} changed while records of it were passing`);
   });
+  return new FetchStream(version, visit);
 }
 
 /** A whole response on its way to the client, sent as it is but for what had to change. */
