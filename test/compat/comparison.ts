@@ -2,7 +2,7 @@
 // Invariants: a difference is shown unless it is on the committed list, with its cause; a test
 // during which the proxy saw nothing is never counted as one that passed through it.
 
-import type { Variant } from './sides.ts';
+import type { Variant } from './proxy-parts.ts';
 import type { Verdict } from './suites/suite.ts';
 
 export interface Outcome {

@@ -5,23 +5,26 @@
 
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { startCauseway } from '../helpers/causeway-process.ts';
-import { certificateAuthority } from '../helpers/certificates.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { Relay } from '../helpers/relay.ts';
-import { clientListenerSettings, jaasLine } from '../helpers/secured-clusters.ts';
+import { clientListenerSettings } from '../helpers/secured-clusters.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { chopped } from './chopped-passage.ts';
 import {
   brokerPassword,
   type Closer,
+  causewayLogin,
   keepRestarting,
+  openSecured,
+  type Secured,
   type Settings,
+  securedConfig,
   seenBytes,
   shiftOf,
   user,
   type Variant,
 } from './proxy-parts.ts';
-import type { ClientSecurity, Target } from './suites/suite.ts';
+import type { Target } from './suites/suite.ts';
 import { type RelayPlan, ToxicRelays } from './toxic-relays.ts';
 
 /** Where the proxy is. */
@@ -34,13 +37,6 @@ const sparePorts = 3;
 interface PortPlan {
   readonly ports: readonly number[];
   readonly settings: Settings;
-}
-
-interface Secured {
-  readonly cluster: KafkaCluster;
-  readonly security: ClientSecurity;
-  readonly certificateFile: string;
-  readonly keyFile: string;
 }
 
 /** Brokers of which clients know `told`, or names that nobody can reach when it is not given. */
@@ -62,22 +58,21 @@ async function openBrokers(
 }
 
 /** As above; clients have to log in, with TLS and by PLAIN: sarama brings no SCRAM. */
-async function openSecuredBrokers(
+function openSecuredBrokers(
   { ports, settings }: PortPlan,
   closers: Closer[],
   told?: readonly number[],
 ): Promise<Secured> {
-  const ca = await certificateAuthority();
-  closers.push(() => ca.remove());
-  const certificate = await ca.sign('broker', 'IP:127.0.0.1');
-  const { username, password } = user;
-  const users = { causeway: brokerPassword, [username]: password };
-  const secured = clientListenerSettings({ ca, certificate, users });
-  const securedPlan = { ports, settings: { ...settings, ...secured } };
-  const cluster = await openBrokers(securedPlan, closers, { told, securesClients: true });
-  const security = { caFile: ca.certificateFile, mechanism: 'PLAIN', username, password } as const;
-  const { certificateFile, keyFile } = certificate;
-  return { cluster, security, certificateFile, keyFile };
+  return openSecured(
+    'PLAIN',
+    ({ ca, certificate }) => {
+      const users = { causeway: brokerPassword, [user.username]: user.password };
+      const secured = clientListenerSettings({ ca, certificate, users });
+      const securedPlan = { ports, settings: { ...settings, ...secured } };
+      return openBrokers(securedPlan, closers, { told, securesClients: true });
+    },
+    closers,
+  );
 }
 
 async function openToxics(plans: readonly RelayPlan[], closers: Closer[]): Promise<string> {
@@ -121,19 +116,8 @@ async function openChopping(
   }
 }
 
-function securedConfig({ security, certificateFile, keyFile }: Secured) {
-  return {
-    destination: {
-      'security.protocol': 'SASL_SSL',
-      'sasl.mechanism': 'PLAIN',
-      'sasl.jaas.config': jaasLine('PLAIN', 'causeway', brokerPassword),
-      'ssl.truststore.location': security.caFile,
-      // The names that these brokers tell are nobody's, so no certificate can have them.
-      'ssl.endpoint.identification.algorithm': '',
-    },
-    gateway: { tls: { certificate: certificateFile, key: keyFile } },
-  };
-}
+// The names that these brokers tell are nobody's, so no certificate can have them.
+const namesUnchecked: Settings = { 'ssl.endpoint.identification.algorithm': '' };
 
 /** At which of the proxy's ports each broker is. */
 async function brokersAtPorts(first: number, client: Settings): Promise<Map<number, number>> {
@@ -155,26 +139,28 @@ export async function openProxiedAtPorts(
   const [first = 0] = plan.ports;
   const all = Array.from({ length: plan.ports.length + sparePorts }, (_, index) => first + index);
   const secured = variant === 'sasl-tls' ? await openSecuredBrokers(plan, closers) : undefined;
-  const settings: Partial<ReturnType<typeof securedConfig>> = secured ? securedConfig(secured) : {};
+  const settings = secured === undefined ? undefined : securedConfig(secured, namesUnchecked);
   const causeway = await startCauseway({
     destination:
       secured?.cluster ??
       (await openBrokers(plan, closers, { told: undefined, securesClients: false })),
-    env: shiftOf(variant),
+    env: { ...shiftOf(variant), ...settings?.env },
     config: {
-      ...settings,
+      ...settings?.config,
       gateway: {
         bind: hiddenHost,
         advertise: '127.0.0.1',
         brokerPorts: `${first}-${all.at(-1)}`,
-        ...settings.gateway,
+        ...settings?.config.gateway,
       },
     },
   });
   closers.push(() => causeway.stop());
   if (variant === 'chopped') await openChopping(all, plan.random, closers);
   const host = variant === 'chopped' ? choppedHost : hiddenHost;
-  const ids = await brokersAtPorts(first, settings.destination ?? {});
+  const login =
+    secured === undefined ? {} : { ...causewayLogin(secured, brokerPassword), ...namesUnchecked };
+  const ids = await brokersAtPorts(first, login);
   const toxics = await openToxics(
     all.map((port) => {
       const id = ids.get(port);

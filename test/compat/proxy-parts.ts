@@ -1,7 +1,17 @@
-// What all proxied sides of a comparison have in common, whatever their brokers are: the variants,
-// the environment of one, the count of what clients sent, and restarts under way. Owns no cluster.
+// What all sides of a comparison have in common, whatever their brokers are: the variants, the
+// environment and the config of one, secured brokers, the count of what clients sent, and restarts
+// under way. Refuses to know where brokers are.
+// Invariant: the password of brokers is in no config file; the proxy has it by its environment.
 
 import type { CausewayProcess } from '../helpers/causeway-process.ts';
+import {
+  type Certificate,
+  type CertificateAuthority,
+  certificateAuthority,
+} from '../helpers/certificates.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
+import { jaasLine } from '../helpers/secured-clusters.ts';
+import type { ClientSecurity } from './suites/suite.ts';
 
 export const variants = ['plain', 'offset-shift', 'sasl-tls', 'restarts', 'chopped'] as const;
 export type Variant = (typeof variants)[number];
@@ -24,6 +34,50 @@ export async function closeAll(closers: readonly Closer[]): Promise<void> {
 
 export function shiftOf(variant: Variant): Record<string, string> {
   return variant === 'offset-shift' ? { CAUSEWAY_TEST_OFFSET_SHIFT: offsetShift } : {};
+}
+
+/** Brokers at which everybody logs in, with TLS. */
+export interface Secured {
+  readonly cluster: KafkaCluster;
+  /** Of the suite's clients. */
+  readonly security: ClientSecurity;
+  /** Of the brokers, and of the proxy's listeners. */
+  readonly certificate: Certificate;
+}
+
+/** Starts secured brokers of either kind; they differ in where they are and how clients log in. */
+export async function openSecured(
+  mechanism: ClientSecurity['mechanism'],
+  start: (parts: { ca: CertificateAuthority; certificate: Certificate }) => Promise<KafkaCluster>,
+  closers: Closer[],
+): Promise<Secured> {
+  const ca = await certificateAuthority();
+  closers.push(() => ca.remove());
+  const certificate = await ca.sign('broker', 'IP:127.0.0.1');
+  const cluster = await start({ ca, certificate });
+  return { cluster, security: { caFile: ca.certificateFile, mechanism, ...user }, certificate };
+}
+
+/** How the user of the proxy logs in at secured brokers. */
+export function causewayLogin({ security }: Secured, password: string): Settings {
+  return {
+    'security.protocol': 'SASL_SSL',
+    'sasl.mechanism': 'PLAIN',
+    'sasl.jaas.config': jaasLine('PLAIN', 'causeway', password),
+    'ssl.truststore.location': security.caFile,
+  };
+}
+
+/** Of a proxy in front of secured brokers; `destination` has further settings of it. */
+export function securedConfig(secured: Secured, destination: Settings) {
+  const { certificateFile, keyFile } = secured.certificate;
+  return {
+    env: { DESTINATION_PASSWORD: brokerPassword },
+    config: {
+      destination: { ...causewayLogin(secured, `\${DESTINATION_PASSWORD}`), ...destination },
+      gateway: { tls: { certificate: certificateFile, key: keyFile } },
+    },
+  };
 }
 
 export async function seenBytes(causeway: CausewayProcess): Promise<number> {

@@ -10,15 +10,9 @@ import {
   type CausewayProcess,
   startCauseway,
 } from '../helpers/causeway-process.ts';
-import { type CertificateAuthority, certificateAuthority } from '../helpers/certificates.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import { startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { Relay } from '../helpers/relay.ts';
-import {
-  addScramUser,
-  jaasLine,
-  securedAddress,
-  startSecuredCluster,
-} from '../helpers/secured-clusters.ts';
+import { addScramUser, securedAddress, startSecuredCluster } from '../helpers/secured-clusters.ts';
 import type { SeededRandom } from '../helpers/seeded-random.ts';
 import { chopped } from './chopped-passage.ts';
 import { openDirectAtPorts, openProxiedAtPorts } from './port-sides.ts';
@@ -27,15 +21,16 @@ import {
   type Closer,
   closeAll,
   keepRestarting,
+  openSecured,
+  type Secured,
   type Settings,
+  securedConfig,
   seenBytes,
   shiftOf,
   user,
   type Variant,
 } from './proxy-parts.ts';
-import type { ClientSecurity, Target } from './suites/suite.ts';
-
-export { type Variant, variants } from './proxy-parts.ts';
+import type { Target } from './suites/suite.ts';
 
 export interface Side {
   readonly target: Target;
@@ -69,32 +64,21 @@ async function opening(open: (closers: Closer[]) => Promise<Omit<Side, 'close'>>
   }
 }
 
-interface Secured {
-  readonly cluster: KafkaCluster;
-  readonly ca: CertificateAuthority;
-  readonly security: ClientSecurity;
-  readonly certificateFile: string;
-  readonly keyFile: string;
-}
-
-async function openSecured(settings: Settings, closers: Closer[]): Promise<Secured> {
-  const ca = await certificateAuthority();
-  closers.push(() => ca.remove());
-  const certificate = await ca.sign('broker', 'IP:127.0.0.1');
-  const cluster = await startSecuredCluster({
-    name: 'compat',
-    ca,
-    certificate,
-    password: brokerPassword,
-    settings,
-    heapMb,
-  });
-  closers.push(() => cluster.stop());
+/** One broker whose secured listener is beside the plain one; clients log in by SCRAM. */
+function openSecuredBroker(settings: Settings, closers: Closer[]): Promise<Secured> {
   const mechanism = 'SCRAM-SHA-256';
-  await addScramUser(cluster, mechanism, { name: user.username, password: user.password });
-  const security = { caFile: ca.certificateFile, mechanism, ...user } as const;
-  const { certificateFile, keyFile } = certificate;
-  return { cluster, ca, security, certificateFile, keyFile };
+  return openSecured(
+    mechanism,
+    async (parts) => {
+      const password = brokerPassword;
+      const options = { name: 'compat', ...parts, password, settings, heapMb };
+      const cluster = await startSecuredCluster(options);
+      closers.push(() => cluster.stop());
+      await addScramUser(cluster, mechanism, { name: user.username, password: user.password });
+      return cluster;
+    },
+    closers,
+  );
 }
 
 /** Brokers by themselves. */
@@ -107,7 +91,7 @@ export function openDirect(shape: ClusterShape, options: { isSecured: boolean })
       return { target: await openDirectAtPorts(plan, closers), seenBytes };
     }
     if (options.isSecured) {
-      const { cluster, security } = await openSecured(settings, closers);
+      const { cluster, security } = await openSecuredBroker(settings, closers);
       return { target: { bootstrap: securedAddress(cluster), security }, seenBytes };
     }
     const cluster = await startKafkaCluster({
@@ -137,20 +121,11 @@ async function openProxy(
 }
 
 async function openSecuredProxy(settings: Settings, closers: Closer[]) {
-  const { cluster, ca, security, certificateFile, keyFile } = await openSecured(settings, closers);
+  const secured = await openSecuredBroker(settings, closers);
+  const { cluster, security } = secured;
   const causeway = await startCauseway({
     destination: cluster,
-    env: { DESTINATION_PASSWORD: brokerPassword },
-    config: {
-      destination: {
-        'bootstrap.servers': securedAddress(cluster),
-        'security.protocol': 'SASL_SSL',
-        'sasl.mechanism': 'PLAIN',
-        'sasl.jaas.config': jaasLine('PLAIN', 'causeway', `\${DESTINATION_PASSWORD}`),
-        'ssl.truststore.location': ca.certificateFile,
-      },
-      gateway: { tls: { certificate: certificateFile, key: keyFile } },
-    },
+    ...securedConfig(secured, { 'bootstrap.servers': securedAddress(cluster) }),
   });
   closers.push(() => causeway.stop());
   return { causeway, security };

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { defaultKafkaVersion, kafkaJars } from '../../helpers/kafka-jars.ts';
 import { jaasLine } from '../../helpers/secured-clusters.ts';
 import { programFile } from '../../helpers/toolchains.ts';
-import { variants } from '../sides.ts';
+import { variants } from '../proxy-parts.ts';
 import { type CommandResult, runCommand, type Suite, type Target, type TestRun } from './suite.ts';
 
 const recordsCount = 5_000;

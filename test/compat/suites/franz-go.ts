@@ -1,7 +1,7 @@
 // The whole test suite of franz-go's client, `pkg/kgo`: newest API versions, groups of all three
 // kinds, transactions under continual rebalancing that check every record once.
 
-import { variants } from '../sides.ts';
+import { variants } from '../proxy-parts.ts';
 import { compileGoTests, type GoTests, listGoTests, runGoTest } from './go-suite.ts';
 import type { Suite, Target } from './suite.ts';
 

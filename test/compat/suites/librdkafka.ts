@@ -6,7 +6,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { withFileLock } from '../../helpers/file-lock.ts';
 import { cacheDirectory } from '../../helpers/repository.ts';
-import { variants } from '../sides.ts';
+import { variants } from '../proxy-parts.ts';
 import { mustRun, runCommand, type Suite, type Target, type TestRun } from './suite.ts';
 
 const npmPackage = '@confluentinc/kafka-javascript@1.10.1';

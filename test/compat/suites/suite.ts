@@ -2,7 +2,8 @@
 // address. Knows nothing of the proxy; a suite can't tell what it is pointed at.
 
 import { spawn } from 'node:child_process';
-import type { ClusterShape, Variant } from '../sides.ts';
+import type { Variant } from '../proxy-parts.ts';
+import type { ClusterShape } from '../sides.ts';
 
 /** As clients log in when a variant wants it. */
 export interface ClientSecurity {
