@@ -18,8 +18,10 @@ export interface Outcome {
 export interface AcceptedDifference {
   readonly suite: string;
   readonly variants: readonly Variant[];
-  /** One test, or what any test says that fails through the proxy for this cause. */
-  readonly of: string | RegExp;
+  /** Whatever it does differently; without it any test. An entry has this or `says`, or both. */
+  readonly test?: string;
+  /** What is printed by a test that passes directly and for this cause fails through the proxy. */
+  readonly says?: RegExp;
   readonly cause: string;
 }
 
@@ -31,9 +33,10 @@ export interface Comparison {
   readonly differences: readonly Outcome[];
 }
 
-function isOf({ of }: AcceptedDifference, { test, direct, proxied, said }: Outcome): boolean {
-  if (typeof of === 'string') return of === test;
-  return direct === 'pass' && proxied === 'fail' && of.test(said);
+function explains({ test, says }: AcceptedDifference, outcome: Outcome): boolean {
+  if (test !== undefined && test !== outcome.test) return false;
+  if (says === undefined) return test !== undefined;
+  return outcome.direct === 'pass' && outcome.proxied === 'fail' && says.test(outcome.said);
 }
 
 export function compare(
@@ -53,7 +56,9 @@ export function compare(
     }
     const entry = run.accepted.find(
       (known) =>
-        known.suite === run.suite && known.variants.includes(run.variant) && isOf(known, outcome),
+        known.suite === run.suite &&
+        known.variants.includes(run.variant) &&
+        explains(known, outcome),
     );
     if (entry === undefined) differences.push(outcome);
     else accepted.push({ outcome, cause: entry.cause });

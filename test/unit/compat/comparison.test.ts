@@ -40,7 +40,7 @@ describe('a comparison of a suite directly and through the proxy', () => {
   });
 
   test('knows a difference only for its own suite and variant, and says the cause', () => {
-    const entry = { suite: 'some', variants: ['plain'] as const, of: 'worse', cause: 'the moon' };
+    const entry = { suite: 'some', variants: ['plain'] as const, test: 'worse', cause: 'the moon' };
     const outcomes = [outcome('worse', { direct: 'pass', proxied: 'fail' })];
     const known = compare(outcomes, { ...run, accepted: [entry] });
     assert.deepEqual(known.differences, []);
@@ -48,7 +48,7 @@ describe('a comparison of a suite directly and through the proxy', () => {
     for (const other of [
       { ...entry, suite: 'another' },
       { ...entry, variants: ['chopped'] as const },
-      { ...entry, of: 'other' },
+      { ...entry, test: 'other' },
     ]) {
       assert.equal(compare(outcomes, { ...run, accepted: [other] }).differences.length, 1);
     }
@@ -59,7 +59,12 @@ describe('a comparison of a suite directly and through the proxy', () => {
       '### Test "0030_offset_commit" failed at test.c:790:test_error_cb() at Mon ###\n' +
       'c#1 rdkafka error: Local: Broker transport failure: [::1]:9/1: Connection refused (0ms)\n';
     const other = '### Test "0030_offset_commit" failed at 0030.c:12:do_test() at Mon ###\n';
-    const entry = { suite: 'some', variants: ['plain'] as const, of: refusedFirst, cause: 'gone' };
+    const entry = {
+      suite: 'some',
+      variants: ['plain'] as const,
+      says: refusedFirst,
+      cause: 'gone',
+    };
     const isKnown = (verdicts: Pick<Outcome, 'direct' | 'proxied'>, said: string): boolean =>
       compare([outcome('t', verdicts, { said })], { ...run, accepted: [entry] }).accepted.length >
       0;
@@ -68,5 +73,8 @@ describe('a comparison of a suite directly and through the proxy', () => {
     assert.ok(!isKnown(worse, other));
     assert.ok(!isKnown(worse, other + refused), 'something else had failed before');
     assert.ok(!isKnown({ direct: 'fail', proxied: 'pass' }, refused));
+    const ofAnother = { ...entry, test: 'another' };
+    const outcomes = [outcome('t', worse, { said: refused })];
+    assert.deepEqual(compare(outcomes, { ...run, accepted: [ofAnother] }).accepted, []);
   });
 });
