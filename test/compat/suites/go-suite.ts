@@ -15,9 +15,13 @@ export interface GoModule {
   readonly package: string;
   readonly tags?: string;
   /** What is changed in a file of the package before it is compiled. */
-  readonly change?: { readonly file: string; readonly from: string; readonly to: string };
-  /** A file that the change needs beside it. */
-  readonly added?: { readonly file: string; readonly text: string };
+  readonly change?: {
+    readonly file: string;
+    readonly from: string;
+    readonly to: string;
+    /** A file that the change needs beside it. */
+    readonly added?: { readonly file: string; readonly text: string };
+  };
 }
 
 /** The binary, and the package's own directory, in which it has to run. */
@@ -38,20 +42,25 @@ async function moduleDirectory(module: string): Promise<string> {
 /** A text that is not there is an error: the change would be lost with the next version. */
 async function changeFile(
   directory: string,
-  { file, from, to }: NonNullable<GoModule['change']>,
+  { file, from, to, added }: NonNullable<GoModule['change']>,
 ): Promise<void> {
   const where = path.join(directory, file);
   const text = await readFile(where, 'utf8');
   if (!text.includes(from)) throw new Error(`${where} has no '${from}' to be changed`);
   await writeFile(where, text.replace(from, to));
+  if (added !== undefined) await writeFile(path.join(directory, added.file), added.text);
+}
+
+/** Sources with another change are other sources. */
+function nameOf(change: GoModule['change']): string {
+  if (change === undefined) return '';
+  return `-${createHash('sha256').update(JSON.stringify(change)).digest('hex').slice(0, 8)}`;
 }
 
 /** Compiles the tests of a package, once for each version and each change to it. */
 export async function compileGoTests(module: GoModule): Promise<GoTests> {
-  const { change, added } = module;
-  const text = JSON.stringify(added === undefined ? (change ?? '') : [change, added]);
-  const changed = change && `-${createHash('sha256').update(text).digest('hex').slice(0, 8)}`;
-  const name = module.module.replaceAll(/[^\w.@-]+/g, '_') + (changed ?? '');
+  const { change } = module;
+  const name = module.module.replaceAll(/[^\w.@-]+/g, '_') + nameOf(change);
   const root = path.join(cacheDirectory, 'compat', name);
   const directory = path.join(root, module.package);
   const binary = path.join(root, 'compat.test');
@@ -63,7 +72,6 @@ export async function compileGoTests(module: GoModule): Promise<GoTests> {
     await cp(await moduleDirectory(module.module), root, { recursive: true });
     await mustRun('chmod', ['-R', 'u+w', root]);
     if (change !== undefined) await changeFile(directory, change);
-    if (added !== undefined) await writeFile(path.join(directory, added.file), added.text);
     const tags = module.tags === undefined ? [] : ['-tags', module.tags];
     await mustRun('go', ['test', '-c', ...tags, '-o', binary, '.'], { cwd: directory });
   });

@@ -45,8 +45,8 @@ const module = {
     file: 'functional_test.go',
     from: '\tconfig.ApiVersionsRequest = true\n',
     to: '\tconfig.ApiVersionsRequest = true\n\tlogIn(config)\n',
+    added: { file: 'compat_log_in_test.go', text: logIn },
   },
-  added: { file: 'compat_log_in_test.go', text: logIn },
 };
 /** They stop brokers, or run Java's tools, in containers of their own making. */
 const needContainers = new Set([
