@@ -3,7 +3,7 @@
 // that a FIN from one side does not cut what the other still sends; over TLS nobody is handed on
 // before the handshake is done and the client's certificate, where one is asked for, was verified.
 import { constants } from 'node:crypto';
-import { createServer, type Server, type Socket } from 'node:net';
+import { createServer, type Server, Socket } from 'node:net';
 import {
   createServer as createTlsServer,
   type TLSSocket,
@@ -20,6 +20,8 @@ export interface ListenerAddress {
 
 export interface ListenerOptions {
   readonly tls?: ListenerTls | undefined;
+  /** Of TLS; `limits.ts` says how long when it is not given. */
+  readonly handshakeMsMax?: number;
   onSocket(socket: Socket): void;
   /** A TLS handshake that failed, in a sentence; not when a client only went away. */
   onRefused(client: string, reason: string): void;
@@ -81,31 +83,44 @@ function addressOf(socket: Socket): string {
   return `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
 }
 
+/** What was accepted, before TLS; Node names it nowhere else. */
+function rawSocketOf(socket: TLSSocket): Socket | undefined {
+  const raw: unknown = Reflect.get(socket, '_parent');
+  return raw instanceof Socket ? raw : undefined;
+}
+
 function tlsServer(
   tls: ListenerTls,
-  { onSocket, onRefused }: ListenerOptions,
+  { onSocket, onRefused, handshakeMsMax = handshakeTimeoutMs }: ListenerOptions,
 ): { server: TlsServer; release: () => void } {
   const asksClients = tls.clientAuth !== 'none';
   const server = createTlsServer({
     ...socketOptions,
     ...tls.material,
-    handshakeTimeout: handshakeTimeoutMs,
+    handshakeTimeout: handshakeMsMax,
     requestCert: asksClients,
     // Judged below, where the log can say why.
     rejectUnauthorized: false,
     // A resumed session would skip the look at the client's certificate.
     ...(asksClients ? { secureOptions: constants.SSL_OP_NO_TICKET } : {}),
   });
-  /** Raw sockets whose handshake is not done, by the client's address. */
-  const shaking = new Map<string, Socket>();
+  /** Raw sockets whose handshake is not done. */
+  const shaking = new Set<Socket>();
+  /** By raw socket: the system does not know any more who a peer was that has gone. */
+  const clients = new WeakMap<Socket, string>();
+  const clientOf = (socket: TLSSocket): string => {
+    const raw = rawSocketOf(socket);
+    return (raw && clients.get(raw)) ?? addressOf(socket);
+  };
   server.on('connection', (socket: Socket) => {
-    const client = addressOf(socket);
-    shaking.set(client, socket);
-    socket.once('close', () => shaking.delete(client));
+    clients.set(socket, addressOf(socket));
+    shaking.add(socket);
+    socket.once('close', () => shaking.delete(socket));
   });
   server.on('secureConnection', (socket: TLSSocket) => {
-    const client = addressOf(socket);
-    shaking.delete(client);
+    const client = clientOf(socket);
+    const raw = rawSocketOf(socket);
+    if (raw !== undefined) shaking.delete(raw);
     const refusal = asksClients ? clientRefusal(socket, tls.clientAuth) : null;
     if (refusal === null) {
       onSocket(socket);
@@ -116,7 +131,7 @@ function tlsServer(
     onRefused(client, refusal);
   });
   server.on('tlsClientError', (error: Error, socket: TLSSocket) => {
-    const client = addressOf(socket);
+    const client = clientOf(socket);
     socket.destroy();
     const reason = handshakeFault(error);
     if (reason !== null) onRefused(client, reason);
@@ -124,7 +139,7 @@ function tlsServer(
   const stopFollowing = tls.onChange(() => server.setSecureContext(tls.material));
   const release = (): void => {
     stopFollowing();
-    for (const socket of shaking.values()) socket.destroy();
+    for (const socket of shaking) socket.destroy();
   };
   return { server, release };
 }

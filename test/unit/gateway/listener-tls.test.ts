@@ -7,6 +7,7 @@ import { connect as connectPlain, type Socket } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { setImmediate as turnOver } from 'node:timers/promises';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { GatewayError } from '../../../src/gateway/gateway-error.ts';
 import { Listener } from '../../../src/gateway/listener.ts';
@@ -50,23 +51,31 @@ describe('a listener with TLS', { skip }, () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  async function listening(clientAuth: 'none' | 'requested' | 'required' = 'none') {
+  async function listening(
+    clientAuth: 'none' | 'requested' | 'required' = 'none',
+    options: { handshakeMsMax?: number } = {},
+  ) {
     const events = new Events();
     const clientCa = clientAuth === 'none' ? {} : { clientCa: ca.certificateFile };
     const config = { ...files(), ...clientCa, clientAuth };
     const tls = await ListenerTls.load({ config, events, checkIntervalMs: 3_600_000 });
     const accepted: Socket[] = [];
     const refusals: string[] = [];
+    const refused: string[] = [];
     const listener = await Listener.bind(
       { host: '127.0.0.1', port: 0 },
       {
         tls,
+        ...options,
         onSocket: (socket) => {
           accepted.push(socket);
           socket.on('error', () => socket.destroy());
           socket.pipe(socket);
         },
-        onRefused: (_, reason) => refusals.push(reason),
+        onRefused: (who, reason) => {
+          refused.push(who);
+          refusals.push(reason);
+        },
         onFault: (error) => assert.fail(error),
       },
     );
@@ -75,7 +84,7 @@ describe('a listener with TLS', { skip }, () => {
       listener.close();
       for (const socket of accepted) socket.destroy();
     };
-    return { tls, port: listener.port, accepted, refusals, events, close };
+    return { tls, port: listener.port, accepted, refusals, refused, events, close };
   }
 
   async function dial(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
@@ -130,6 +139,23 @@ describe('a listener with TLS', { skip }, () => {
     const socket = await dial(port);
     socket.destroy();
     assert.deepEqual(refusals, []);
+    close();
+  });
+
+  test('names a client that was gone when its handshake had taken too long', async () => {
+    const { port, refusals, refused, close } = await listening('none', { handshakeMsMax: 500 });
+    const socket = connectPlain({ port, host: '127.0.0.1', allowHalfOpen: true });
+    await once(socket, 'connect');
+    const client = `127.0.0.1:${socket.localPort}`;
+    socket.end(Buffer.from([0x16, 0x03]));
+    await once(socket, 'finish');
+    // Both ends are in this process: some turns later the listener has read the end. From then on
+    // it reads no more, so it does not hear of the reset.
+    for (let turn = 0; turn < 20; turn++) await turnOver();
+    socket.resetAndDestroy();
+    await until('the refusal', () => refusals.length > 0);
+    assert.deepEqual(refusals, ['the TLS handshake took too long']);
+    assert.deepEqual(refused, [client]);
     close();
   });
 
