@@ -41,6 +41,7 @@ function readArguments() {
   try {
     return parseArgs({ allowPositionals: true, options: { minutes: { type: 'string' } } });
   } catch (error) {
+    if (!String(error.code).startsWith('ERR_PARSE_ARGS')) throw error;
     // Without Node's advice, which is about positional arguments.
     return fail(error.message.split(/\.\s/)[0]);
   }

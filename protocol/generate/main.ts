@@ -35,12 +35,16 @@ function refuse(problem: string): never {
   process.exit(2);
 }
 
+function isAboutArguments(error: unknown): error is Error {
+  return error instanceof Error && String(Reflect.get(error, 'code')).startsWith('ERR_PARSE_ARGS');
+}
+
 /** The jar that is asked for, if any. */
 function readArguments(): string | undefined {
   try {
     return parseArgs({ options: { jar: { type: 'string' } } }).values.jar;
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
+    if (!isAboutArguments(error)) throw error;
     // Node's advice behind the first sentence is about other commands.
     return refuse(error.message.split(/\.\s/)[0] ?? error.message);
   }

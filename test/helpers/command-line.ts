@@ -10,7 +10,7 @@ export function refuse(problem: string, usage?: string): never {
   process.exit(2);
 }
 
-/** What Node says of a command line, without its advice: that is not about this command. */
+/** The first sentence of an error: what Node advises behind it is not about this command. */
 export function problemOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   const [sentence = text] = text.split(/\.\s/);
