@@ -21,7 +21,7 @@ import {
   produceApi,
 } from '../../src/cluster/apis.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
-import { leaderOf } from './topic-admin.ts';
+import { leaderOf, untilLeader } from './topic-admin.ts';
 import { until } from './wait.ts';
 
 export interface Producer {
@@ -109,12 +109,16 @@ export async function write(
   values: readonly string[],
   writing: Writing = {},
 ): Promise<bigint> {
+  const nodeId = writing.nodeId ?? (await untilLeader(cluster, topic, partition));
   const { errorCode, errorMessage, baseOffset } = await tryWrite(
     cluster,
     topic,
     partition,
     values,
-    writing,
+    {
+      ...writing,
+      nodeId,
+    },
   );
   if (errorCode === 0) return baseOffset;
   throw new Error(`Produce to ${topic}-${partition}: error ${errorCode}, ${errorMessage}`);

@@ -100,6 +100,18 @@ export async function leaderOf(
   throw new ClusterError('UNREACHABLE', message, { maybeSent: false });
 }
 
+/** Resolves when the broker that is asked has heard of one: of new partitions it may not have. */
+export async function untilLeader(
+  cluster: Cluster,
+  topic: string,
+  partition: number,
+): Promise<number> {
+  const leader = await until(`a leader of ${topic}-${partition}`, async () => {
+    return { nodeId: await leaderOf(cluster, topic, partition) };
+  });
+  return leader.nodeId;
+}
+
 export async function deleteRecords(
   cluster: Cluster,
   topic: string,
@@ -107,7 +119,7 @@ export async function deleteRecords(
   before: bigint,
 ): Promise<void> {
   const response = await cluster.send(
-    { kind: 'node', nodeId: await leaderOf(cluster, topic, partition) },
+    { kind: 'node', nodeId: await untilLeader(cluster, topic, partition) },
     deleteRecordsApi,
     createDeleteRecordsRequest({
       topics: [
