@@ -7,7 +7,7 @@ import { ProtocolError } from '../../protocol/index.ts';
 import type { FrameIntake } from './frame-intake.ts';
 
 const sizeBytes = 4;
-/** The size, and the correlation id that every response begins with. */
+/** What every response begins with. */
 const correlationIdBytes = 4;
 const prefixBytes = sizeBytes + correlationIdBytes;
 

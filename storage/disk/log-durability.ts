@@ -145,7 +145,6 @@ export class LogDurability implements Flushable {
   async #flushNow(): Promise<void> {
     this.assertWritable();
     const { state, checkpoint, disk, clock } = this.#options;
-    const { hold } = state;
     const version = this.#version;
     const durable = state.endPoint;
     const written = this.#written;
@@ -154,9 +153,12 @@ export class LogDurability implements Flushable {
     this.#directoryChanged = false;
     const due = clock.nowMs() - this.#checkpointSyncedAtMs >= checkpointSyncIntervalMs;
     const sync = due || this.#holdUnsaved;
+    let hold: bigint | null;
     try {
       for (const { file } of written.values()) await file.sync();
       if (directoryChanged) await disk.syncDirectory(state.directory);
+      // The one that is written, which may have changed since the flush began.
+      hold = state.hold;
       await checkpoint.write({ ...state.checkpoint(), durable }, { sync });
     } catch (error) {
       throw this.fail(error);

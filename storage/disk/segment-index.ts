@@ -121,7 +121,7 @@ class Entries {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** Writes the next entry. */
+  /** Writes the next entry: in place, since a view for each batch costs more than the writing. */
   add(write: (buffer: Buffer, at: number) => void): void {
     const at = this.#length;
     const end = at + this.#entryBytes;

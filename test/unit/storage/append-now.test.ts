@@ -25,10 +25,11 @@ const nothing = (): void => undefined;
 
 /** A log on a disk whose writes that are waited for, and syncs, do what the test says besides. */
 async function hookedLog() {
-  const hooks: { onWriteNow: () => void; beforeSync: () => Promise<void> } = {
-    onWriteNow: nothing,
-    beforeSync: async () => undefined,
-  };
+  const hooks: {
+    onWriteNow: () => void;
+    beforeSync: () => Promise<void>;
+    beforeCheckpoint: () => void;
+  } = { onWriteNow: nothing, beforeSync: async () => undefined, beforeCheckpoint: nothing };
   const disk = new SimulatedDisk(seededRandom(1));
   const openFile = disk.openFile.bind(disk);
   disk.openFile = async (path, options) => {
@@ -38,6 +39,10 @@ async function hookedLog() {
       writeNow: (bytes, position) => {
         hooks.onWriteNow();
         file.writeNow(bytes, position);
+      },
+      write: async (bytes, position) => {
+        if (path.endsWith('checkpoint')) hooks.beforeCheckpoint();
+        await file.write(bytes, position);
       },
       sync: async () => {
         await hooks.beforeSync();
@@ -96,6 +101,26 @@ test('a hold is on disk before anything is appended behind it at once', async ()
   assert.equal(log.appendNow(dataBatch(1n)), null);
   await log.flush();
   assert.equal(log.appendNow(dataBatch(1n))?.end, 2n);
+});
+
+test('a hold that was lifted while a flush wrote it down is not taken for saved', async () => {
+  const { log, clock, hooks } = await hookedLog();
+  await log.flush();
+  // The next flush is one that syncs the checkpoint as well.
+  clock.advance(1000);
+  await log.append(dataBatch(1n));
+  hooks.beforeSync = async () => log.hold(2n);
+  let written = 0;
+  hooks.beforeCheckpoint = () => {
+    written++;
+    hooks.beforeSync = async () => undefined;
+    log.hold(null);
+  };
+  await log.flush();
+  assert.ok(written > 0);
+  assert.equal(log.appendNow(dataBatch(2n)), null, 'a restart would find the hold');
+  await log.append(dataBatch(2n));
+  assert.equal(log.appendNow(dataBatch(3n))?.end, 4n);
 });
 
 test('without room on the disk, or without a fresh look at it, nothing is appended at once', async () => {
