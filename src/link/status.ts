@@ -1,6 +1,7 @@
 // How links and mirrors are shown: states seen through their link, partitions with lag, what
 // blocks. Owns no data; refuses to change any. Invariant: what is not known is null or -1, never 0,
 // and a partition that does not move although it should is never shown as healthy.
+import type { MirrorState } from '../state/records.ts';
 import { openNativeExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import type { PartitionFeed } from './fetch/partition-feed.ts';
@@ -11,6 +12,9 @@ import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './se
 import type { Blocking } from './switch/blocking.ts';
 
 export const goneLink: LinkConditions = { linkFailed: true, linkPaused: false, sourceLost: false };
+
+/** What stands still in these, their own name explains; nothing is missing that should come. */
+const restingStates: ReadonlySet<MirrorState> = new Set(['PAUSED', 'LINK_PAUSED', 'FAILED']);
 
 export function partitionStatuses(
   topic: MirrorTopic,
@@ -23,6 +27,7 @@ export function partitionStatuses(
     (link?.feeds.feeds(topic.name) ?? []).map((feed) => [feed.partition, feed] as const),
   );
   const isStopped = topic.record.state === 'STOPPED';
+  const isResting = restingStates.has(shownState(topic.record.state, link?.conditions ?? goneLink));
   return topic.partitions.map(({ partition, timeline, log }) => {
     const tracker = link?.feeds.lag(topic.name, partition);
     const lag = tracker?.lag(nowMs, ageMaxMs);
@@ -41,12 +46,11 @@ export function partitionStatuses(
     }
     const feed = feeds.get(partition);
     const isSilent = feed !== undefined && nowMs - feed.heardAtMs >= ageMaxMs;
-    const cause =
-      log === null
-        ? 'STORAGE_ERROR: the mirror log cannot be used'
-        : (feed?.stallCause ?? (isSilent ? silentCause(feed, link, context) : null));
+    const standing = feed?.stallCause ?? (isSilent ? silentCause(feed, link, context) : null);
+    let cause = isResting ? null : standing;
+    if (log === null) cause = 'STORAGE_ERROR: the mirror log cannot be used';
     const lagRecords = lag?.records ?? null;
-    const isStalled = cause !== null || lag?.isStalled === true;
+    const isStalled = cause !== null || (!isResting && lag?.isStalled === true);
     return {
       ...base,
       lagRecords,

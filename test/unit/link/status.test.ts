@@ -1,28 +1,33 @@
-// How a partition is shown of which nothing is heard: a partition of the source that never had a
-// leader since we started is not fetched, and nothing else would say so.
+// How a partition is shown of which nothing is heard, and one that stands still because it should:
+// a partition of the source that never had a leader since we started is not fetched, and nothing
+// else would say so; what is paused or failed is shown so, and stalls of nothing.
 //
 // Owns: one mirror with one feed. Refuses to know how leaders are found. Invariant: time passes
 // only when the test says so.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
+import type { LinkConditions } from '../../../src/link/mirror/mirror-state.ts';
 import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { partitionStatuses } from '../../../src/link/status.ts';
+import type { MirrorState } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { FakeState, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 const ageMaxMs = 15_000;
 
-test('R15: a partition of which nothing is heard is STALLED, with the cause', async (t) => {
-  let nowMs = 1_000_000;
+const soundLink: LinkConditions = { linkFailed: false, linkPaused: false, sourceLost: false };
+
+async function makeMirror(t: TestContext) {
+  const now = { ms: 1_000_000 };
   const { storage } = await openTestStorage(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
-  const lag = new LagTracker(0n, nowMs);
+  const clock = { monotonicMs: () => now.ms, unixMs: () => now.ms };
+  const lag = new LagTracker(0n, now.ms);
   const feed = new PartitionFeed({
     topic: 't',
     sourceTopic: 't',
@@ -33,25 +38,56 @@ test('R15: a partition of which nothing is heard is STALLED, with the cause', as
     clock,
     isCompacted: () => false,
   });
-  const link = {
-    feeds: { feeds: () => [feed], lag: () => lag },
-    health: { error: null },
-    record: { paused: false },
-  } as unknown as LinkRuntime;
+  t.after(() => feed.stop());
+  const feeds = [feed];
   const limits = { sampleAgeMaxMs: ageMaxMs };
   const context = { state: new FakeState(), storage, clock, limits } as unknown as LinkContext;
-  const partitions = [{ partition: 0, timeline: newMirror(virtualOffset(0n)), log }];
-  const topic = { name: 't', record: { state: 'ACTIVE' }, partitions } as unknown as MirrorTopic;
-  const shown = () => {
+  const timeline = newMirror(virtualOffset(0n));
+  const shown = (
+    state: MirrorState = 'ACTIVE',
+    conditions: Partial<LinkConditions> = {},
+    ownLog: typeof log | null = log,
+  ) => {
+    const link = {
+      feeds: { feeds: () => feeds, lag: () => lag },
+      health: { error: null },
+      record: { paused: conditions.linkPaused ?? false },
+      conditions: { ...soundLink, ...conditions },
+    } as unknown as LinkRuntime;
+    const partitions = [{ partition: 0, timeline, log: ownLog }];
+    const topic = { name: 't', record: { state }, partitions } as unknown as MirrorTopic;
     const [{ isStalled, stallCause, lagRecords } = {}] = partitionStatuses(topic, link, context);
     return [isStalled, stallCause?.split(':')[0], lagRecords];
   };
+  return { now, feed, feeds, lag, shown };
+}
+
+test('R15: a partition of which nothing is heard is STALLED, with the cause', async (t) => {
+  const { now, feed, lag, shown } = await makeMirror(t);
   assert.deepEqual(shown(), [false, undefined, null], 'it may come yet');
-  nowMs += ageMaxMs;
+  now.ms += ageMaxMs;
   assert.deepEqual(shown(), [true, 'LEADER_NOT_AVAILABLE', null]);
   feed.follow(1, 0);
   assert.deepEqual(shown(), [true, 'NO_ANSWER', null]);
-  lag.observeSource(0n, { nowMs, unixMs: nowMs });
+  lag.observeSource(0n, { nowMs: now.ms, unixMs: now.ms });
   assert.deepEqual(shown(), [false, undefined, 0n]);
-  await feed.stop();
+});
+
+test('R15: a paused or failed mirror was STALLED because the source said nothing new', async (t) => {
+  const { now, feed, feeds, lag, shown } = await makeMirror(t);
+  feed.follow(1, 0);
+  lag.observeSource(10n, { nowMs: now.ms, unixMs: now.ms });
+  now.ms += ageMaxMs;
+  lag.observeSource(null, { nowMs: now.ms, unixMs: now.ms });
+  assert.deepEqual(shown('ACTIVE'), [true, 'NO_PROGRESS', 10n]);
+  // Its feeds end with the state; what is known of the lag lives on.
+  feeds.length = 0;
+  for (const state of ['PAUSED', 'FAILED'] as const) {
+    assert.deepEqual(shown(state), [false, undefined, 10n], state);
+  }
+  assert.deepEqual(shown('ACTIVE', { linkPaused: true }), [false, undefined, 10n]);
+  now.ms += 10 * ageMaxMs;
+  assert.deepEqual(shown('PAUSED'), [false, undefined, null]);
+  assert.deepEqual(shown('PENDING_STOPPED', { linkPaused: true }), [true, 'LINK_PAUSED', null]);
+  assert.deepEqual(shown('PAUSED', {}, null), [true, 'STORAGE_ERROR', null], 'it cannot be read');
 });
