@@ -1,6 +1,6 @@
 // What went wrong, as HTTP: one status and error code (Confluent's, §10.3 of its REST v3) for each
-// kind of error. Invariant: every failing answer has the body `{error_code, message}`, and the
-// message holds no secret and no stack.
+// kind of error. Invariant: every failing answer has the body `{error_code, message}` (and `code`,
+// by name, in our own API), and the message holds no secret and no stack.
 
 import { LinkError, type LinkErrorCode } from '../link/link-error.ts';
 import type { Events } from '../observe/events.ts';
@@ -11,6 +11,8 @@ export interface HttpAnswer {
   readonly status: number;
   readonly errorCode: number;
   readonly message: string;
+  /** What went wrong, by its stable name: many of them share one number. */
+  readonly code?: string;
 }
 
 /** An error of a request itself, with the answer that it gets. */
@@ -64,7 +66,7 @@ function httpStatus(error: unknown): number {
 export function plannedAnswer(error: unknown): HttpAnswer | undefined {
   if (error instanceof LinkError) {
     const [status, errorCode] = linkErrors[error.code];
-    return { status, errorCode, message: scrubSecrets(error.message) };
+    return { status, errorCode, message: scrubSecrets(error.message), code: error.code };
   }
   if (error instanceof RequestError) {
     return {
@@ -75,7 +77,7 @@ export function plannedAnswer(error: unknown): HttpAnswer | undefined {
   }
   if (error instanceof StateError) {
     const [status, errorCode] = error.code === 'CORRUPT' ? ([500, 500] as const) : retriable;
-    return { status, errorCode, message: scrubSecrets(error.message) };
+    return { status, errorCode, message: scrubSecrets(error.message), code: error.code };
   }
   const status = httpStatus(error);
   if (status >= 500 || !(error instanceof Error)) return undefined;

@@ -30,13 +30,19 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
+const ownPrefix = '/causeway/v1';
+
 function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {
-  if (answer.status === 503) reply.header('retry-after', '1');
+  const { status, errorCode, message, code } = answer;
+  if (status === 503) reply.header('retry-after', '1');
+  const body = { error_code: errorCode, message };
+  // REST v3 has these two fields and no other.
+  const isNamed = code !== undefined && reply.request.url.startsWith(ownPrefix);
   return reply
-    .code(answer.status)
+    .code(status)
     .type('application/json')
     .serializer(String)
-    .send(toJson({ error_code: answer.errorCode, message: answer.message }));
+    .send(toJson(isNamed ? { ...body, code } : body));
 }
 
 function routeName(request: FastifyRequest): string {
@@ -169,7 +175,7 @@ export async function createAdminApp(
     await typed.register(linkRoutes, { ...rest, prefix: restPrefix });
     await typed.register(mirrorRoutes, { ...rest, prefix: restPrefix });
   }
-  const own = { services, closing: closing.signal, prefix: '/causeway/v1' };
+  const own = { services, closing: closing.signal, prefix: ownPrefix };
   await typed.register(ownRoutes, own);
   await typed.register(groupRoutes, own);
   await typed.register(healthRoutes, { services });

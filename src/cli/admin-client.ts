@@ -1,20 +1,23 @@
 // Talks to the admin API of a running proxy: the only way in which commands act (besides `serve`
 // and `state import`). Every failure becomes one sentence.
 import os from 'node:os';
-import { CliError, ExitCode } from './io.ts';
+import { CliError, ExitCode, RefusedError } from './io.ts';
 
 export const defaultUrl = 'http://127.0.0.1:8082';
 
-function messageOf(body: string, status: number): string {
+function refusal(body: string, status: number): RefusedError {
+  const fields = { code: `HTTP_${status}`, message: `the admin API answered HTTP ${status}` };
   try {
     const parsed: unknown = JSON.parse(body);
-    const message: unknown =
-      typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, 'message') : undefined;
-    if (typeof message === 'string' && message !== '') return message;
+    for (const name of ['code', 'message'] as const) {
+      const value: unknown =
+        typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, name) : undefined;
+      if (typeof value === 'string' && value !== '') fields[name] = value;
+    }
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
-  return `the admin API answered HTTP ${status}`;
+  return new RefusedError(fields.code, fields.message);
 }
 
 function reasonOf(error: unknown): string {
@@ -85,7 +88,7 @@ export class AdminClient {
       if (options.signal?.aborted === true) throw error;
       throw this.#unreachable(error);
     }
-    if (!response.ok) throw new CliError(ExitCode.failed, messageOf(text, response.status));
+    if (!response.ok) throw refusal(text, response.status);
     return text;
   }
 
@@ -108,7 +111,7 @@ export class AdminClient {
       throw this.#unreachable(error);
     }
     if (response.ok && response.body !== null) return response.body;
-    throw new CliError(ExitCode.failed, messageOf(await response.text(), response.status));
+    throw refusal(await response.text(), response.status);
   }
 
   /** Something else may listen at that address, and be content with any path. */

@@ -74,6 +74,19 @@ export interface VerifyAnswer {
   } | null;
 }
 
+/** One partition of `mirror verify`; what is not known of one that failed is null. */
+export interface VerifiedRow
+  extends Omit<VerifyAnswer, 'partition' | 'start' | 'end' | 'next' | 'hash'> {
+  readonly partition: number | null;
+  readonly start: Int64 | null;
+  readonly end: Int64 | null;
+  /** So far it was compared. */
+  readonly next: Int64 | null;
+  readonly hash: string | null;
+  /** Why it could not be compared, or not to its end. */
+  readonly error: Coded | null;
+}
+
 export interface MirrorAnswer {
   readonly name: string;
   readonly topicId: string | null;

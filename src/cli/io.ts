@@ -27,6 +27,17 @@ export class CliError extends Error {
   }
 }
 
+/** The proxy was asked and has refused, or failed, in its own words. */
+export class RefusedError extends CliError {
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(ExitCode.failed, message);
+    this.name = 'RefusedError';
+    this.code = code;
+  }
+}
+
 export interface CliIo {
   out(text: string): void;
   error(text: string): void;

@@ -15,12 +15,62 @@ export function table(headers: readonly string[], rows: readonly (readonly Cell[
   const widths = headers.map((_, column) =>
     Math.max(...lines.map((line) => line[column]?.length ?? 0)),
   );
-  const format = (line: readonly string[]): string =>
-    line
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd();
-  return `${lines.map(format).join('\n')}\n`;
+  return lines.map((line) => aligned(line, widths)).join('');
+}
+
+function aligned(line: readonly string[], widths: readonly number[]): string {
+  const cells = line.map((cell, column) => cell.padEnd(widths[column] ?? 0));
+  return `${cells.join('  ').trimEnd()}\n`;
+}
+
+/** A table, or one JSON list, that is written while its rows come. */
+export class Listing<Row> {
+  readonly #out: (text: string) => void;
+  readonly #isJson: boolean;
+  readonly #cells: (row: Row) => readonly Cell[];
+  readonly #widths: number[];
+  #rowsCount = 0;
+
+  /** `likely`: cells as long as those to come, one set of them or several. */
+  constructor(parts: {
+    out: (text: string) => void;
+    isJson: boolean;
+    headers: readonly string[];
+    likely: readonly (readonly Cell[])[];
+    cells: (row: Row) => readonly Cell[];
+  }) {
+    this.#out = parts.out;
+    this.#isJson = parts.isJson;
+    this.#cells = parts.cells;
+    const { headers, likely } = parts;
+    this.#widths = headers.map(({ length }) => length);
+    for (const line of likely) this.#widen(line.map(text));
+    if (!parts.isJson) parts.out(aligned(headers, this.#widths));
+  }
+
+  /** `remark`: a line below the row; not part of JSON. */
+  add(row: Row, remark: string | null): void {
+    if (this.#isJson) {
+      const lines = json(row).trimEnd().replaceAll('\n', '\n  ');
+      this.#out(`${this.#rowsCount === 0 ? '[' : ','}\n  ${lines}`);
+    } else {
+      const line = this.#cells(row).map(text);
+      this.#widen(line);
+      this.#out(aligned(line, this.#widths) + (remark === null ? '' : `  ${text(remark)}\n`));
+    }
+    this.#rowsCount++;
+  }
+
+  /** JSON is whole only after it. */
+  end(): void {
+    if (this.#isJson) this.#out(this.#rowsCount === 0 ? '[]\n' : '\n]\n');
+  }
+
+  #widen(line: readonly string[]): void {
+    for (const [column, { length }] of line.entries()) {
+      this.#widths[column] = Math.max(this.#widths[column] ?? 0, length);
+    }
+  }
 }
 
 export function block(entries: readonly (readonly [string, Cell])[]): string {

@@ -15,6 +15,7 @@ import type {
   MirrorCommandResult,
   MirrorStatus,
   PartitionStatus,
+  VerifyStep,
 } from '../../../src/link/service.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { Health } from '../../../src/observe/health.ts';
@@ -299,8 +300,8 @@ export class FakeLinks implements LinkService {
     return this.writers;
   }
 
-  /** Steps that verifyMirror answers one after the other. */
-  verifySteps: Awaited<ReturnType<LinkService['verifyMirror']>>[] = [];
+  /** What verifyMirror comes to, one call after the other. */
+  verifySteps: (VerifyStep | LinkError | (() => Promise<VerifyStep>))[] = [];
 
   async verifyMirror(
     request: Parameters<LinkService['verifyMirror']>[0],
@@ -308,7 +309,8 @@ export class FakeLinks implements LinkService {
     this.#record('verifyMirror', request);
     const step = this.verifySteps.shift();
     if (step === undefined) throw new LinkError('MIRROR_NOT_FOUND', 'no step is scripted');
-    return step;
+    if (step instanceof LinkError) throw step;
+    return typeof step === 'function' ? step() : step;
   }
 
   listGroups(): ReturnType<LinkService['listGroups']> {
