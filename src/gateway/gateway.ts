@@ -368,8 +368,7 @@ class RunningGateway implements Gateway {
         return;
       }
       this.#foreign = null;
-      await this.#brokers.ensure(brokers);
-      this.#brokers.retain(brokers);
+      await this.#brokers.follow(brokers);
       if (!this.#isDestinationUp) events.info('destination_reachable', 'the destination answers');
       this.#isDestinationUp = true;
     } catch (error) {

@@ -33,6 +33,12 @@ export interface GroupGate {
 /** The gate of a gateway that hands over no groups. */
 export const openGate: GroupGate = { isAnyHeld: false, isHeld: () => false };
 
+/** A broker as an answer names it. */
+export interface FoundBroker extends BrokerInfo {
+  /** Registered, but it takes part in nothing: nobody is connected to it who can go elsewhere. */
+  readonly isFenced?: boolean | undefined;
+}
+
 /** What all sessions of a gateway share. */
 export interface GatewayServices {
   readonly directory: TopicDirectory;
@@ -49,8 +55,11 @@ export interface GatewayServices {
   readonly ownTopicPrefix: string;
   /** The advertised endpoint of a known node id (the link node included), or undefined. */
   endpoint(nodeId: number): Endpoint | undefined;
-  /** Makes sure that each broker has a durable, bound port before an answer names it. */
-  ensureEndpoints(brokers: readonly BrokerInfo[]): Promise<void>;
+  /**
+   * Gives each broker a durable, bound port before an answer names it. Those for which no port is
+   * left have no endpoint afterwards.
+   */
+  ensureEndpoints(brokers: readonly FoundBroker[]): Promise<void>;
   /** Monotonic milliseconds. */
   now(): number;
 }

@@ -1,7 +1,7 @@
 // Broker addresses in responses: every host and port that a client reads is one of our listeners,
 // under the broker's own node id. Owns the rewriting of endpoint lists and the KIP-951 hints that
-// we give ourselves. Invariant: no endpoint leaves here that is not bound; the pair (leader id,
-// endpoint) changes together.
+// we give ourselves. Invariants: no endpoint leaves here that is not bound, so that a broker for
+// which no port is left is not named; the pair (leader id, endpoint) changes together.
 import {
   createMetadataRequest,
   createMetadataRequestTopic,
@@ -23,26 +23,34 @@ export interface WireNode {
   host: string;
   port: number;
   rack?: string | null;
+  /** Of DescribeCluster alone. */
+  isFenced?: boolean;
 }
 
 /**
- * Puts our addresses in place of the brokers' own, after binding what is new. Changes the nodes
- * given.
+ * Puts our addresses in place of the brokers' own, after binding what is new, and takes those out
+ * that have no port. Changes the list given; true when there was anything to change.
  */
 export async function advertiseNodes(
   services: GatewayServices,
-  nodes: readonly WireNode[],
-): Promise<void> {
-  if (nodes.length === 0) return;
+  nodes: WireNode[],
+): Promise<boolean> {
+  if (nodes.length === 0) return false;
   await services.ensureEndpoints(
-    nodes.map(({ nodeId, host, port, rack }) => ({ nodeId, host, port, rack: rack ?? null })),
+    nodes.map(({ nodeId, host, port, rack, isFenced }) => {
+      return { nodeId, host, port, rack: rack ?? null, isFenced };
+    }),
   );
+  let served = 0;
   for (const node of nodes) {
     const endpoint = services.endpoint(node.nodeId);
-    if (endpoint === undefined) throw new Error(`node ${node.nodeId} has no advertised endpoint`);
+    if (endpoint === undefined) continue;
     node.host = endpoint.host;
     node.port = endpoint.port;
+    nodes[served++] = node;
   }
+  nodes.length = served;
+  return true;
 }
 
 export interface LeaderHint {

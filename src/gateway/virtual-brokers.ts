@@ -2,13 +2,14 @@
 // node, one for bootstrap. Owns the durable map of node ids to ports and what is behind each.
 // Refuses to know the protocol. Invariants: an id keeps its port over restarts; a port is bound and
 // recorded before any answer names it; every advertised host:port is distinct; the link node's id
-// belongs to no broker.
+// belongs to no broker. When the range is used up, brokers that are gone give up their ports, the
+// longest gone first, and what is left without one has no endpoint: the others go on.
 import type { Socket } from 'node:net';
 import type { BrokerInfo } from '../cluster/cluster.ts';
 import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
 import { GatewayError } from './gateway-error.ts';
-import type { Endpoint, ListenerRole } from './handler.ts';
+import type { Endpoint, FoundBroker, ListenerRole } from './handler.ts';
 import { Listener } from './listener.ts';
 import type { ListenerTls } from './listener-tls.ts';
 
@@ -32,12 +33,17 @@ const lowShare = 0.8;
 
 export class VirtualBrokers {
   readonly #options: VirtualBrokersOptions;
-  readonly #listeners: Listener[] = [];
-  /** Ports of all ids that ever were, also of brokers that are gone. */
+  readonly #listeners = new Set<Listener>();
+  /** Ports of all ids that ever were, also of brokers that are gone, while there are enough. */
   readonly #ports = new Map<number, number>();
   #isLowTold = false;
-  readonly #bound = new Set<number>();
+  /** Ids that can be named, with what listens for them. */
+  readonly #bound = new Map<number, Listener>();
   readonly #brokers = new Map<number, BrokerInfo>();
+  /** Ids with a port that the destination does not have, the longest gone first. */
+  readonly #gone = new Set<number>();
+  /** Brokers without a port, told of once. */
+  readonly #unserved = new Set<number>();
   /** Additions run one after another. */
   #lastAddition: Promise<void> = Promise.resolve();
   #bootstrapPort = 0;
@@ -47,19 +53,30 @@ export class VirtualBrokers {
     this.#options = options;
   }
 
-  /** Binds everything that is known: bootstrap, link node, recorded ids, the given brokers. */
+  /**
+   * Binds everything that is known: bootstrap, link node, recorded ids, the given brokers. A range
+   * that is too small for what is there at first is refused; one that has served before is not.
+   */
   async start(brokers: readonly BrokerInfo[]): Promise<void> {
     const { config, ports } = this.#options;
     this.#refuseLinkNodeId(brokers);
     for (const [nodeId, port] of Object.entries(ports.load())) {
       if (this.#isInRange(port)) this.#ports.set(Number(nodeId), port);
     }
+    const isFirst = this.#ports.size === 0;
+    // By id, so that on a new range the first port is the first broker's, and so on.
+    const ids = brokers.map(({ nodeId }) => nodeId).sort((one, other) => one - other);
     try {
-      await this.#bind(config.bootstrapPort, { kind: 'bootstrap' });
-      for (const nodeId of this.#ports.keys()) await this.#bindRecorded(nodeId);
-      // By id, so that on a new range the first port is the first broker's, and so on.
-      const ids = brokers.map(({ nodeId }) => nodeId).sort((one, other) => one - other);
-      await this.#add([...ids, config.linkNodeId]);
+      this.#bootstrapPort = (await this.#bind(config.bootstrapPort, { kind: 'bootstrap' })).port;
+      for (const [nodeId, port] of this.#ports) {
+        this.#bound.set(nodeId, await this.#bind(port, this.#roleOf(nodeId)));
+        if (nodeId !== config.linkNodeId && !ids.includes(nodeId)) this.#gone.add(nodeId);
+      }
+      const unserved = await this.#add([...ids, config.linkNodeId]);
+      // Nothing of ours is reached without the link node's port.
+      if (unserved.some((nodeId) => isFirst || nodeId === config.linkNodeId)) {
+        throw new GatewayError('PORTS_USED_UP', this.#usedUp(unserved));
+      }
       this.#tellWhenLow();
     } catch (error) {
       this.close();
@@ -80,7 +97,7 @@ export class VirtualBrokers {
   }
 
   endpoints(): readonly Endpoint[] {
-    return [...this.#bound].flatMap((nodeId) => this.endpoint(nodeId) ?? []);
+    return [...this.#bound.keys()].flatMap((nodeId) => this.endpoint(nodeId) ?? []);
   }
 
   broker(nodeId: number): BrokerInfo | undefined {
@@ -91,11 +108,40 @@ export class VirtualBrokers {
     return this.#brokers.values();
   }
 
-  /** What metadata says of brokers: new ones get a port, changed addresses are followed. */
-  async ensure(brokers: readonly BrokerInfo[]): Promise<void> {
+  /**
+   * What metadata says of brokers: new ones get a port while there are any, changed addresses are
+   * followed. Those that got none are tried again with the next full list.
+   */
+  async ensure(brokers: readonly FoundBroker[]): Promise<void> {
+    await this.#serve(brokers, ({ nodeId }) => !this.#unserved.has(nodeId));
+  }
+
+  /**
+   * The full list of brokers. The ports of ids that it no longer has stay bound, connections are
+   * closed.
+   */
+  async follow(brokers: readonly BrokerInfo[]): Promise<void> {
+    const alive = new Set(brokers.map(({ nodeId }) => nodeId));
+    for (const nodeId of this.#brokers.keys()) {
+      if (alive.has(nodeId)) continue;
+      this.#brokers.delete(nodeId);
+      if (this.#bound.has(nodeId)) this.#gone.add(nodeId);
+    }
+    for (const nodeId of this.#unserved) if (!alive.has(nodeId)) this.#unserved.delete(nodeId);
+    await this.#serve(brokers, () => true);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const listener of this.#listeners) listener.close();
+  }
+
+  async #serve(
+    brokers: readonly FoundBroker[],
+    isWanted: (broker: FoundBroker) => boolean,
+  ): Promise<void> {
     this.#refuseLinkNodeId(brokers);
-    const isNew = brokers.some(({ nodeId }) => !this.#bound.has(nodeId));
-    if (isNew) {
+    if (brokers.some((broker) => !this.#bound.has(broker.nodeId) && isWanted(broker))) {
       const ids = brokers.map(({ nodeId }) => nodeId);
       const addition = this.#lastAddition.then(() => this.#add(ids));
       // The next addition waits for this one, whatever came of it; its caller gets the error.
@@ -105,23 +151,7 @@ export class VirtualBrokers {
       );
       await addition;
     }
-    for (const broker of brokers) this.#note(broker);
-  }
-
-  /**
-   * Ids that the full list of brokers no longer has: their ports stay bound, connections are
-   * closed.
-   */
-  retain(brokers: readonly BrokerInfo[]): void {
-    const alive = new Set(brokers.map(({ nodeId }) => nodeId));
-    for (const nodeId of this.#brokers.keys()) {
-      if (!alive.has(nodeId)) this.#brokers.delete(nodeId);
-    }
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    for (const listener of this.#listeners) listener.close();
+    for (const { isFenced, ...broker } of brokers) if (isFenced !== true) this.#note(broker);
   }
 
   #note(broker: BrokerInfo): void {
@@ -129,6 +159,7 @@ export class VirtualBrokers {
     // KIP-951 endpoints may lack the rack that metadata gave.
     const rack = broker.rack ?? known?.rack ?? null;
     this.#brokers.set(broker.nodeId, { ...broker, rack });
+    this.#gone.delete(broker.nodeId);
   }
 
   #refuseLinkNodeId(brokers: readonly BrokerInfo[]): void {
@@ -143,21 +174,15 @@ export class VirtualBrokers {
     return port >= first && port <= last && port !== this.#options.config.bootstrapPort;
   }
 
-  async #bindRecorded(nodeId: number): Promise<void> {
-    const port = this.#ports.get(nodeId) ?? 0;
-    await this.#bind(port, this.#roleOf(nodeId));
-    this.#bound.add(nodeId);
-  }
-
   #roleOf(nodeId: number): ListenerRole {
     return nodeId === this.#options.config.linkNodeId
       ? { kind: 'link' }
       : { kind: 'broker', nodeId };
   }
 
-  async #bind(port: number, role: ListenerRole): Promise<void> {
+  async #bind(port: number, role: ListenerRole): Promise<Listener> {
     try {
-      await this.#listen(port, role);
+      return await this.#listen(port, role);
     } catch (cause) {
       const what = role.kind === 'broker' ? `broker ${role.nodeId}` : `the ${role.kind} listener`;
       const reason = cause instanceof Error ? cause.message : String(cause);
@@ -166,7 +191,7 @@ export class VirtualBrokers {
     }
   }
 
-  async #listen(port: number, role: ListenerRole): Promise<void> {
+  async #listen(port: number, role: ListenerRole): Promise<Listener> {
     const address = { host: this.#options.config.bind, port };
     const listener = await Listener.bind(address, {
       tls: this.#options.tls,
@@ -177,27 +202,60 @@ export class VirtualBrokers {
         this.#options.events.warn('accept_failed', message, { port });
       },
     });
-    this.#listeners.push(listener);
-    if (role.kind === 'bootstrap') this.#bootstrapPort = listener.port;
     if (this.#isClosed) {
       listener.close();
       throw new GatewayError('CLOSED', 'the gateway is closed');
     }
+    this.#listeners.add(listener);
+    return listener;
   }
 
-  /** Ports for new ids: bound, then recorded, then known to `endpoint`. */
-  async #add(nodeIds: readonly number[]): Promise<void> {
+  /**
+   * Ports for new ids: bound, then recorded, then known to `endpoint`. Returns the ids for which
+   * there was none.
+   */
+  async #add(nodeIds: readonly number[]): Promise<number[]> {
     const added = [...new Set(nodeIds)].filter((nodeId) => !this.#bound.has(nodeId));
-    if (added.length === 0) return;
-    for (const nodeId of added) this.#ports.set(nodeId, await this.#bindFree(nodeId));
-    await this.#options.ports.save(Object.fromEntries(this.#ports));
+    if (added.length === 0) return [];
+    const keep = new Set(nodeIds);
+    const listening = new Map<number, Listener>();
     for (const nodeId of added) {
-      this.#bound.add(nodeId);
-      const port = this.#ports.get(nodeId) ?? 0;
+      const listener = await this.#bindFree(nodeId, keep);
+      if (listener === null) continue;
+      listening.set(nodeId, listener);
+      this.#ports.set(nodeId, listener.port);
+    }
+    await this.#save(listening);
+    for (const [nodeId, { port }] of listening) {
       const message = `node ${nodeId} is served on port ${port}`;
       this.#options.events.info('node_port_bound', message, { node: nodeId, port });
     }
     this.#tellWhenLow();
+    const unserved = added.filter((nodeId) => !this.#bound.has(nodeId));
+    this.#tellUnserved(unserved);
+    return unserved;
+  }
+
+  /** What could not be recorded is not served, and its port is free again. */
+  async #save(listening: ReadonlyMap<number, Listener>): Promise<void> {
+    try {
+      if (listening.size > 0) await this.#options.ports.save(Object.fromEntries(this.#ports));
+    } catch (error) {
+      for (const [nodeId, listener] of listening) {
+        this.#ports.delete(nodeId);
+        this.#close(listener);
+      }
+      throw error;
+    }
+    for (const [nodeId, listener] of listening) {
+      this.#bound.set(nodeId, listener);
+      this.#unserved.delete(nodeId);
+    }
+  }
+
+  #close(listener: Listener): void {
+    this.#listeners.delete(listener);
+    listener.close();
   }
 
   /** Loud while there is time: without a port a new broker cannot be served. */
@@ -215,26 +273,55 @@ export class VirtualBrokers {
     this.#options.events.warn('broker_ports_low', message, { used, usable });
   }
 
-  /** The lowest free port of the range; one that another program holds is passed over. */
-  async #bindFree(nodeId: number): Promise<number> {
-    const assigned = this.#ports.get(nodeId);
-    if (assigned !== undefined) return assigned;
+  /**
+   * The lowest free port of the range, else that of a broker that is gone; one that another program
+   * holds is passed over. Null: there is none.
+   */
+  async #bindFree(nodeId: number, keep: ReadonlySet<number>): Promise<Listener | null> {
     const { first, last } = this.#options.config.brokerPorts;
     const taken = new Set(this.#ports.values());
     for (let port = first; port <= last; port++) {
       if (taken.has(port) || !this.#isInRange(port)) continue;
       try {
-        await this.#listen(port, this.#roleOf(nodeId));
-        return port;
+        return await this.#listen(port, this.#roleOf(nodeId));
       } catch (error) {
         if (!isAddressInUse(error)) throw error;
         const message = `port ${port} is held by another program and was passed over`;
         this.#options.events.warn('port_in_use', message, { port });
       }
     }
-    const message = `gateway.brokerPorts ${first}-${last} is used up: node ${nodeId} needs a port`;
-    this.#options.events.error('broker_ports_used_up', message, { node: nodeId });
-    throw new GatewayError('PORTS_USED_UP', message);
+    return this.#takeOver(nodeId, keep);
+  }
+
+  /** Clients that still look for the old broker there refresh their metadata and find another. */
+  async #takeOver(nodeId: number, keep: ReadonlySet<number>): Promise<Listener | null> {
+    const gone = [...this.#gone].find((id) => !keep.has(id));
+    const before = gone === undefined ? undefined : this.#bound.get(gone);
+    if (gone === undefined || before === undefined) return null;
+    const { port } = before;
+    this.#gone.delete(gone);
+    this.#bound.delete(gone);
+    this.#ports.delete(gone);
+    this.#close(before);
+    const listener = await this.#bind(port, this.#roleOf(nodeId));
+    const message = `port ${port} of node ${gone}, which is gone, is that of node ${nodeId} now`;
+    this.#options.events.warn('node_port_taken_over', message, { node: nodeId, gone, port });
+    return listener;
+  }
+
+  #tellUnserved(nodeIds: readonly number[]): void {
+    const untold = nodeIds.filter((nodeId) => !this.#unserved.has(nodeId));
+    if (untold.length === 0) return;
+    for (const nodeId of untold) this.#unserved.add(nodeId);
+    this.#options.events.error('broker_ports_used_up', this.#usedUp(untold), {
+      nodes: untold.join(','),
+    });
+  }
+
+  #usedUp(nodeIds: readonly number[]): string {
+    const { first, last } = this.#options.config.brokerPorts;
+    const range = `gateway.brokerPorts ${first}-${last} is used up`;
+    return `${range}: no client can reach node ${nodeIds.join(', ')}; make the range larger`;
   }
 }
 

@@ -2,12 +2,14 @@
 // never heard of, one comes back at another address, one goes for good, and the proxy is
 // restarted. Clients are told the same ports all the time, and go on without being restarted.
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { type Consumer, Partitioners, type Producer } from 'kafkajs';
 import { type CausewayProcess, startCauseway } from '../helpers/causeway-process.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { describeBrokers } from '../helpers/kafka-probe.ts';
 import { kafkaClient, withAdmin } from '../helpers/kafka-setup.ts';
+import { releasePorts, reservePorts } from '../helpers/ports.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 
 const deadlineMs = 120_000;
@@ -81,6 +83,10 @@ async function toldOf(causeway: CausewayProcess, nodes: readonly number[], when:
   return told(causeway);
 }
 
+async function logged(causeway: CausewayProcess | undefined): Promise<string> {
+  return causeway === undefined ? '' : readFile(causeway.logFile, 'utf8');
+}
+
 function assertHidden(ports: ReadonlyMap<number, number>, { brokers }: KafkaCluster): void {
   const real = new Set(brokers.map(({ port }) => port));
   for (const [id, port] of ports) assert.ok(!real.has(port), `node ${id} is told at ${port}`);
@@ -132,5 +138,33 @@ test('R2: brokers are added, move and go, and clients stay attached', {
     await Promise.allSettled(lines.map((line) => line.close()));
     await causeway?.stop();
     await destination.stop();
+  }
+});
+
+test('a broker for which no port was left took the destination from every client', {
+  timeout: 600_000,
+}, async () => {
+  const destination = await startKafkaCluster({ brokers: 3, advertise: 'reachable', settings });
+  const ports = await reservePorts(3, { isConsecutive: true });
+  const brokerPorts = `${ports[0]}-${ports.at(-1)}`;
+  const lines: Line[] = [];
+  let causeway: CausewayProcess | undefined;
+  try {
+    await destination.stopBroker(3);
+    causeway = await startCauseway({ destination, config: { gateway: { brokerPorts } } });
+    const line = await Line.open(causeway.bootstrap, 2);
+    lines.push(line);
+    await destination.restartBroker(3);
+    await until('the event', async () => (await logged(causeway)).includes('broker_ports_used_up'));
+    await line.passes('beside a broker without a port');
+    await toldOf(causeway, [1, 2], 'beside a broker without a port');
+    await causeway.stopProcess();
+    await causeway.start();
+    await line.passes('after a restart beside a broker without a port');
+  } finally {
+    await Promise.allSettled(lines.map((line) => line.close()));
+    await causeway?.stop();
+    await destination.stop();
+    await releasePorts(ports);
   }
 });

@@ -3,6 +3,8 @@
 //    mirrored.
 //  * Mirrored, promoted and unsettled topics: see leader-presentation.ts. The controller id and the
 //    lists of replicas stay as they are.
+//  * A broker for which no port is left is not listed, and what it leads has no leader: as a broker
+//    without the listener that the client came by.
 //  * A mirror of which only the intent is committed is never created by a client that asks for it
 //    by name: automatic creation is turned off in such a request. Versions below 4 cannot say
 //    that: the broker is asked in version 4 for them.
@@ -16,15 +18,16 @@ import {
   type MetadataResponse,
   metadataResponseCodec,
 } from '../../../protocol/generated/metadata-response.ts';
-import { encodeRequestFrame } from '../../../protocol/index.ts';
+import { ErrorCode, encodeRequestFrame } from '../../../protocol/index.ts';
 import type { AdvertisedEpochs } from '../advertised-epochs.ts';
-import type { Handler, RequestContext } from '../handler.ts';
-import { presentLeaders } from '../leader-presentation.ts';
+import type { GatewayServices, Handler, RequestContext } from '../handler.ts';
+import { presentLeaders, type WirePartition } from '../leader-presentation.ts';
 import { decodeBody, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
 
 const canDenyCreationFrom = 4;
+const listenerNotFoundFrom = 6;
 
 export function createMetadataHandler(parts: {
   epochs: AdvertisedEpochs;
@@ -41,6 +44,7 @@ export function createMetadataHandler(parts: {
       for (const topic of response.topics) {
         ownTopics.learn(topic.name, topic.topicId);
         presentLeaders(services, epochs, topic);
+        hideUnserved(services, topic.partitions, version);
       }
       if (services.directory.hasMirrors) {
         const link = services.endpoint(services.linkNodeId);
@@ -56,6 +60,23 @@ export function createMetadataHandler(parts: {
     );
     return { kind: 'forward', request, rewrite };
   };
+}
+
+/** Leaders that no client can reach, in the words of a broker that has one at no such listener. */
+function hideUnserved(
+  services: GatewayServices,
+  partitions: readonly WirePartition[],
+  version: number,
+): void {
+  for (const partition of partitions) {
+    const { leaderId } = partition;
+    if (leaderId < 0 || services.endpoint(leaderId) !== undefined) continue;
+    partition.errorCode =
+      version >= listenerNotFoundFrom
+        ? ErrorCode.LISTENER_NOT_FOUND
+        : ErrorCode.LEADER_NOT_AVAILABLE;
+    partition.leaderId = -1;
+  }
 }
 
 function withoutCreation(context: RequestContext): MetadataRequest | null {

@@ -193,7 +193,7 @@ function shifting(
   });
 
   async function complete(response: ProduceResponse, isShifted: boolean): Promise<boolean> {
-    await advertiseNodes(session.services, response.nodeEndpoints);
+    const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     if (plan.refused.length > 0) {
       const answers = await refuseProduce(session, plan.refused, { version, mayWait: false });
       response.responses = inOrder(order, [...response.responses, ...answers.responses]);
@@ -203,7 +203,7 @@ function shifting(
       );
       return true;
     }
-    return isShifted || response.nodeEndpoints.length > 0;
+    return isShifted || isAdvertised;
   }
 }
 

@@ -36,10 +36,10 @@ export const shareAcknowledgeHandler: Handler = (context) => {
   if (isAtLinkNode || isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
   const { kept, refused } = splitShareTopics(directory, request.topics);
   const rewrite = rewriting(header, shareAcknowledgeResponseCodec, async (response) => {
-    await advertiseNodes(session.services, response.nodeEndpoints);
+    const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
     response.responses.push(...refused.map(refusedTopic));
-    return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
+    return isShifted || isAdvertised || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
   const native = { ...request, topics: kept };

@@ -45,14 +45,14 @@ export const shareFetchHandler: Handler = (context) => {
   if (isAnyUnsettled(directory, topicIds)) return answerNoSession(context);
   const { kept, refused } = splitShareTopics(directory, request.topics);
   const rewrite = rewriting(header, shareFetchResponseCodec, async (response) => {
-    await advertiseNodes(session.services, response.nodeEndpoints);
+    const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
     for (const { topic, refusals } of refused) {
       response.responses.push(
         refusedTopic(topic, (partition) => refusals.get(partition) ?? notLeaderForShare),
       );
     }
-    return isShifted || response.nodeEndpoints.length > 0 || refused.length > 0;
+    return isShifted || isAdvertised || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
   const changed = requestWith(context, shareFetchRequestCodec, { ...request, topics: kept });

@@ -150,6 +150,29 @@ test('R2: no version of Metadata shows a real address', async () => {
   }
 });
 
+test('a broker for which no port is left took the whole Metadata answer with it', async () => {
+  for (const version of [0, 5, 6, 13]) {
+    const session = sessionWith();
+    session.unserved.add(2);
+    const { response, frame } = await exchange(
+      session,
+      handlers().metadata,
+      metadata,
+      version,
+      asking('plain'),
+    );
+    assert.equal(frame.includes('real-'), false);
+    assert.deepEqual(
+      response.brokers.map(({ nodeId }) => nodeId),
+      [1],
+    );
+    const [partition] = response.topics[0]?.partitions ?? [];
+    const noLeader = version >= 6 ? 72 : 5;
+    assert.deepEqual([partition?.leaderId, partition?.errorCode], [-1, noLeader]);
+    assert.deepEqual(partition?.isrNodes, [2]);
+  }
+});
+
 test('the link node is listed only while something is mirrored', async () => {
   for (const topics of [[], [promoted]]) {
     const { response } = await exchange(
@@ -325,6 +348,11 @@ test('R2: DescribeCluster shows our addresses, and no controllers', async () => 
         [linkNodeId, 10_000],
       ],
     );
+    session.unserved.add(1);
+    assert.deepEqual(
+      (await ask()).response.brokers.map(({ brokerId }) => brokerId),
+      [linkNodeId],
+    );
     if (version === 0) continue;
     endpointType = 2;
     assert.deepEqual((await ask()).response.brokers, []);
@@ -360,6 +388,10 @@ test('R2: FindCoordinator shows our addresses, and errors as they are', async ()
     assert.equal(frame.includes('real-'), false);
     const [first = response, second] = response.coordinators;
     assert.deepEqual([first.nodeId, first.host, first.port], [2, 'proxy', 10_002]);
+    session.unserved.add(2);
+    const unserved = (await ask()).response;
+    const [one = unserved] = unserved.coordinators;
+    assert.deepEqual([one.nodeId, one.host, one.port, one.errorCode], [-1, '', -1, 15]);
     isFound = false;
     const none = isBatched ? second : (await ask()).response;
     assert.deepEqual([none?.nodeId, none?.host, none?.port, none?.errorCode], [-1, '', -1, 15]);

@@ -229,6 +229,8 @@ export class FakeSession implements SessionView {
   readonly directory = new FakeDirectory();
   readonly broker = new FakeBroker();
   readonly heldGroups = new Set<string>();
+  /** Brokers for which no port is left. */
+  readonly unserved = new Set<number>();
   readonly groupGate = {
     isAnyHeld: true,
     isHeld: (group: string) => this.heldGroups.has(group),
@@ -251,7 +253,10 @@ export class FakeSession implements SessionView {
       linkNodeId,
       clusterId: 'destination',
       ownTopicPrefix: '__causeway',
-      endpoint: (nodeId) => ({ nodeId, host: 'proxy', port: 10_000 + (nodeId % 1000), rack: null }),
+      endpoint: (nodeId) =>
+        this.unserved.has(nodeId)
+          ? undefined
+          : { nodeId, host: 'proxy', port: 10_000 + (nodeId % 1000), rack: null },
       ensureEndpoints: () => Promise.resolve(),
       // Real time goes on, so that deadlines pass; a test may jump ahead.
       now: () => performance.now() + this.nowMs,

@@ -125,18 +125,78 @@ test('a changed address is followed, a known rack kept', async () => {
   brokers.close();
 });
 
-test('a used-up range is a clear error, and those that have a port go on', async () => {
+function toldOf(events: Events, name: string): string[] {
+  const told = events.since(0).filter(({ event }) => event === name);
+  return told.map(({ message }) => message);
+}
+
+test('a used-up range is told of once, and those that have a port go on', async () => {
   const { brokers, events } = brokersOn(new Ports(), 2);
   await brokers.start([broker(1)]);
-  await assert.rejects(brokers.ensure([broker(1), broker(2)]), (error) => {
+  await brokers.ensure([broker(1, 'moved'), broker(2)]);
+  await brokers.follow([broker(1, 'moved'), broker(2)]);
+  assert.deepEqual(toldOf(events, 'broker_ports_used_up').length, 1);
+  assert.match(
+    toldOf(events, 'broker_ports_used_up')[0] ?? '',
+    /brokerPorts \d+-\d+ is used up: no client can reach node 2; make the range larger/,
+  );
+  assert.equal(brokers.endpoint(2), undefined);
+  assert.equal(brokers.endpoint(1)?.port, first);
+  assert.equal(brokers.broker(1)?.host, 'moved', 'a changed address was no longer followed');
+  brokers.close();
+});
+
+test('a first start with too small a range is refused, a later one is not', async () => {
+  const ports = new Ports();
+  const tooSmall = brokersOn(ports, 2);
+  await assert.rejects(tooSmall.brokers.start([broker(1), broker(2)]), (error) => {
     assert.ok(error instanceof GatewayError);
     assert.equal(error.code, 'PORTS_USED_UP');
-    assert.match(error.message, /brokerPorts \d+-\d+ is used up: node 2 needs a port/);
     return true;
   });
-  assert.ok(events.since(0).some(({ event }) => event === 'broker_ports_used_up'));
-  await brokers.ensure([broker(1)]);
-  assert.equal(brokers.endpoint(1)?.port, first);
+  const before = brokersOn(new Ports(), 2);
+  await before.brokers.start([broker(1)]);
+  before.brokers.close();
+  const again = brokersOn(new Ports({ '1': first, [String(linkNodeId)]: first + 1 }), 2);
+  await again.brokers.start([broker(1), broker(2)]);
+  assert.deepEqual([...again.brokers.endpoints()].map(({ nodeId }) => nodeId).sort(), [
+    1,
+    linkNodeId,
+  ]);
+  assert.equal(toldOf(again.events, 'broker_ports_used_up').length, 1);
+  again.brokers.close();
+});
+
+test('brokers replaced under new ids used the range up for good', async () => {
+  const ports = new Ports();
+  const { brokers, roles, events } = brokersOn(ports, 3);
+  await brokers.start([broker(1), broker(2)]);
+  await brokers.follow([broker(2), broker(7)]);
+  assert.equal(brokers.endpoint(1), undefined);
+  assert.equal(brokers.endpoint(2)?.port, first + 1);
+  assert.equal(brokers.endpoint(7)?.port, first);
+  assert.deepEqual(await roleAt(first, roles), { kind: 'broker', nodeId: 7 });
+  assert.equal(ports.ports['7'], first);
+  assert.equal(ports.ports['1'], undefined);
+  assert.equal(toldOf(events, 'node_port_taken_over').length, 1);
+  // The one that was gone comes back, and another goes: the longest gone gives up its port.
+  await brokers.follow([broker(2), broker(7), broker(1)]);
+  assert.equal(brokers.endpoint(1), undefined);
+  await brokers.follow([broker(7), broker(1)]);
+  assert.equal(brokers.endpoint(1)?.port, first + 1);
+  assert.deepEqual(await roleAt(first + 1, roles), { kind: 'broker', nodeId: 1 });
+  brokers.close();
+});
+
+test('a fenced broker gets a port, and nobody is sent there who can go elsewhere', async () => {
+  const { brokers } = brokersOn(new Ports());
+  await brokers.start([broker(1)]);
+  await brokers.ensure([broker(1), { ...broker(2), isFenced: true }]);
+  assert.equal(brokers.endpoint(2)?.port, first + 2);
+  assert.deepEqual(
+    [...brokers.brokers()].map(({ nodeId }) => nodeId),
+    [1],
+  );
   brokers.close();
 });
 
