@@ -1,9 +1,9 @@
 /**
- * Walks a ProduceRequest while its bytes come in, at any split, and tells acks and topics without
- * keeping records. It stops as soon as the last topic's name (or id) is known: nothing behind it is
- * looked at. Owns one small piece that came in part, at most a topic's name. Invariant:
- * `areTopicsKnown` only after each topic was told, in order; a request that cannot be walked
- * throws.
+ * Walks a ProduceRequest while its bytes come in, at any split, and tells the transactional id,
+ * acks and topics without keeping records. It stops as soon as the last topic's name (or id) is
+ * known: nothing behind it is looked at. Owns one small piece that came in part, at most a name.
+ * Invariant: `areTopicsKnown` only after each topic was told, in order; a request that cannot be
+ * walked throws.
  *
  *   header (skipped), transactional id, acks int16, timeout int32,
  *   topics [name (3-12) or id (13), partitions [index int32, records, tags 9+], tags 9+]
@@ -15,7 +15,7 @@ import { ShortCursor } from './short-cursor.ts';
 
 const flexibleFrom = 9;
 const topicIdsFrom = 13;
-const topicNameBytesMax = 32767;
+const nameBytesMax = 32767;
 const lengthMax = 0x7fffffff;
 
 export interface ScannedTopic {
@@ -47,6 +47,8 @@ type Step =
 
 export class ProduceScanner {
   readonly topics: ScannedTopic[] = [];
+  /** Empty without one. */
+  transactionalId = '';
   acks = 0;
   areTopicsKnown = false;
   /** How far into the frame it looked: nothing behind it had a part in what is known. */
@@ -101,7 +103,8 @@ export class ProduceScanner {
     const cursor = this.#cursor;
     switch (this.#step) {
       case 'transactionalId':
-        return this.#skipThen(this.#length(2), 'acks');
+        this.transactionalId = this.#name('transactional id');
+        return 'acks';
       case 'acks': {
         const acks = cursor.int16();
         // The timeout.
@@ -141,11 +144,7 @@ export class ProduceScanner {
     if (this.#hasIds) {
       topic = { name: '', topicId: cursor.uuid() };
     } else {
-      const length = this.#length(2);
-      if (length > topicNameBytesMax) throw tooLong('topic name', length);
-      const start = cursor.skip(length);
-      if (cursor.isShort) return 'topic';
-      topic = { name: cursor.bytes.toString('utf8', start, cursor.offset), topicId: zeroUuid };
+      topic = { name: this.#name('topic name'), topicId: zeroUuid };
     }
     if (cursor.isShort) return 'topic';
     this.topics.push(topic);
@@ -170,6 +169,15 @@ export class ProduceScanner {
     if (this.#cursor.isShort) return 'tag';
     this.#tagsLeft--;
     return this.#skipThen(length, this.#tagsLeft > 0 ? 'tag' : this.#stepAfterTags);
+  }
+
+  /** Empty for null. */
+  #name(what: string): string {
+    const cursor = this.#cursor;
+    const length = this.#length(2);
+    if (length > nameBytesMax) throw tooLong(what, length);
+    const start = cursor.skip(length);
+    return cursor.isShort ? '' : cursor.bytes.toString('utf8', start, cursor.offset);
   }
 
   #skipThen(count: number, next: Step): Step {

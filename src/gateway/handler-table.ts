@@ -17,18 +17,17 @@ import { describeProducersHandler } from './handlers/describe-producers.ts';
 import { describeQuorumHandler } from './handlers/describe-quorum.ts';
 import { describeShareGroupOffsetsHandler } from './handlers/describe-share-group-offsets.ts';
 import { createDescribeTopicPartitionsHandler } from './handlers/describe-topic-partitions.ts';
-import { createEndTxnHandler } from './handlers/end-txn.ts';
 import { fetchHandler } from './handlers/fetch.ts';
 import { findCoordinatorHandler } from './handlers/find-coordinator.ts';
 import { joinGroupHandler, streamsGroupHeartbeatHandler } from './handlers/group-joins.ts';
 import { createIncrementalAlterConfigsHandler } from './handlers/incremental-alter-configs.ts';
-import { createInitProducerIdHandler } from './handlers/init-producer-id.ts';
 import { listGroupsHandler } from './handlers/list-groups.ts';
 import { listOffsetsHandler } from './handlers/list-offsets.ts';
 import { listTransactionsHandler } from './handlers/list-transactions.ts';
 import { createMetadataHandler } from './handlers/metadata.ts';
 import { createOffsetFetchHandler } from './handlers/offset-fetch.ts';
 import { offsetForLeaderEpochHandler } from './handlers/offset-for-leader-epoch.ts';
+import { createOwnTransactionHandlers } from './handlers/own-transactions.ts';
 import { createProduceHandler, createProduceInspect } from './handlers/produce.ts';
 import { saslHandshakeHandler } from './handlers/sasl-handshake.ts';
 import { shareAcknowledgeHandler } from './handlers/share-acknowledge.ts';
@@ -51,8 +50,7 @@ export function createHandlers(ownTopics: OwnTopics): ReadonlyMap<number, Handle
     [ApiKey.CreateTopics, createCreateTopicsHandler(ownTopics)],
     [ApiKey.DeleteTopics, createDeleteTopicsHandler(ownTopics)],
     [ApiKey.DeleteRecords, createDeleteRecordsHandler(ownTopics)],
-    [ApiKey.InitProducerId, createInitProducerIdHandler(ownTopics)],
-    [ApiKey.EndTxn, createEndTxnHandler(ownTopics)],
+    ...createOwnTransactionHandlers(ownTopics),
     [ApiKey.WriteTxnMarkers, createWriteTxnMarkersHandler(ownTopics)],
     [ApiKey.SaslHandshake, saslHandshakeHandler],
     [ApiKey.OffsetForLeaderEpoch, offsetForLeaderEpochHandler],

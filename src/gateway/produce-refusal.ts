@@ -18,13 +18,15 @@ import { AclOperation, authorize } from './authorizer.ts';
 import type { SessionView } from './handler.ts';
 import { findLeaders, hintEndpoints, type LeaderHint, type LeaderHints } from './node-endpoints.ts';
 import type { OwnTopics } from './own-topics.ts';
-import { mirrorRefusal, ownTopicRefusal, type Refusal } from './refusals.ts';
+import { mirrorRefusal, ownTopicRefusal, ownTransactionRefusal, type Refusal } from './refusals.ts';
 import type { TopicView } from './topic-directory.ts';
 import { topicStanding } from './topic-standing.ts';
 
 export type ProduceVerdict =
   | { readonly kind: 'forward'; readonly view: TopicView | null }
   | { readonly kind: 'own' }
+  /** The request is one of the state's own transaction. */
+  | { readonly kind: 'ownTransaction' }
   | { readonly kind: 'readOnly'; readonly view: TopicView }
   /** A mirror that is switching, or a topic of which we cannot tell: try again here. */
   | { readonly kind: 'wait' }
@@ -145,6 +147,7 @@ function refusalOf(
   readOnly: ReadonlyMap<TopicView, Refusal>,
 ): Refusal {
   if (verdict.kind === 'own') return ownTopicRefusal();
+  if (verdict.kind === 'ownTransaction') return ownTransactionRefusal;
   return (verdict.kind === 'readOnly' ? readOnly.get(verdict.view) : undefined) ?? notLeader;
 }
 

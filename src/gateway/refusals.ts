@@ -14,6 +14,12 @@ export function ownTopicRefusal(): Refusal {
   };
 }
 
+/** As brokers say it to who has no right to a transactional id. */
+export const ownTransactionRefusal: Refusal = {
+  errorCode: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+  errorMessage: 'this transactional id belongs to the cluster-linking proxy',
+};
+
 export function mirrorRefusal(view: TopicView, what: string): Refusal {
   return {
     errorCode: ErrorCode.POLICY_VIOLATION,

@@ -1,4 +1,4 @@
-// The scanner of Produce requests against the generated codec: the same acks and topics at any
+// The scanner of Produce requests against the generated codec: the same id, acks and topics at any
 // split of the bytes, and no more bytes needed than up to the last topic's name.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -64,7 +64,7 @@ function encoded({ version, transactionalId, acks, topics }: Generated): Buffer 
   return Buffer.concat(writer.toChunks());
 }
 
-test('acks and topics come out the same at any split', () => {
+test('transactional id, acks and topics come out the same at any split', () => {
   fc.assert(
     fc.property(requests, (request) => {
       const { version, topics, header, cuts } = request;
@@ -76,6 +76,7 @@ test('acks and topics come out the same at any split', () => {
         position = Math.min(frame.length, position + cut);
       }
       assert.equal(scanner.push(frame.subarray(position)), true);
+      assert.equal(scanner.transactionalId, request.transactionalId ?? '');
       assert.equal(scanner.acks, request.acks);
       assert.deepEqual(
         scanner.topics,

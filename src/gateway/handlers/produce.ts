@@ -4,7 +4,8 @@
 //  * Switching, or state not settled: 6 NOT_LEADER_OR_FOLLOWER, given late.
 //  * Promoted or ordinary at the link node: 6 with the leader and its endpoint as hints (from
 //    version 10 on).
-//  * Our own topics: 44. The rest of a mixed request is forwarded and merged in request order.
+//  * Our own topics: 44; our own transactional ids: 53. The rest of a mixed request is forwarded
+//    and merged in request order.
 //  * acks=0 has no answer: what is not refused goes on, and then the connection is closed, as
 //    brokers do: so the client hears that it has to ask for metadata.
 //  * Promoted: base offset, log start and the hinted epoch are shifted. Endpoints are always ours.
@@ -39,7 +40,12 @@ import type {
 import { decodeBody, type Rewrite, requestWith, responseTo, rewriting } from '../messages.ts';
 import { advertiseNodes } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
-import { produceVerdict, type RefusedTopic, refuseProduce } from '../produce-refusal.ts';
+import {
+  type ProduceVerdict,
+  produceVerdict,
+  type RefusedTopic,
+  refuseProduce,
+} from '../produce-refusal.ts';
 import type { TopicView } from '../topic-directory.ts';
 import { openNativeExtent, topicStanding } from '../topic-standing.ts';
 
@@ -77,6 +83,7 @@ export function createProduceInspect(ownTopics: OwnTopics): Inspect {
       push: (bytes) => {
         const isKnown = scannedAll(scanner, bytes);
         if (isKnown === null) return 'whole';
+        if (ownTopics.has({ name: scanner.transactionalId })) return 'whole';
         const before = standingOf(session, ownTopics, scanner.topics);
         if (before === 'refused') return 'whole';
         if (!isKnown) return 'more';
@@ -132,8 +139,11 @@ function planProduce(session: SessionView, ownTopics: OwnTopics, request: Produc
   const forwarded: TopicProduceData[] = [];
   const refused: RefusedTopic[] = [];
   let hasPromoted = false;
+  const isOwnTransaction = ownTopics.has({ name: request.transactionalId });
   for (const topic of request.topicData) {
-    const verdict = produceVerdict(session, ownTopics, topic);
+    const verdict: ProduceVerdict = isOwnTransaction
+      ? { kind: 'ownTransaction' }
+      : produceVerdict(session, ownTopics, topic);
     if (verdict.kind === 'forward') {
       forwarded.push(topic);
       if (verdict.view !== null) hasPromoted = true;

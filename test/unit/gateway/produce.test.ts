@@ -21,7 +21,10 @@ import {
 import { decodeRequestHeader, encodeRequestFrame, Reader } from '../../../protocol/index.ts';
 import { AdvertisedEpochs } from '../../../src/gateway/advertised-epochs.ts';
 import type { Disposition } from '../../../src/gateway/handler.ts';
-import { createProduceHandler } from '../../../src/gateway/handlers/produce.ts';
+import {
+  createProduceHandler,
+  createProduceInspect,
+} from '../../../src/gateway/handlers/produce.ts';
 import { presentLeaders } from '../../../src/gateway/leader-presentation.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
@@ -312,4 +315,25 @@ test('our own topics are refused by an id that was seen, too', async () => {
   const { response } = await exchange(session, createProduceHandler(own), codecs, 13, request);
   assert.equal(firstOf(response).errorCode, 44);
   assert.deepEqual(produced(session), []);
+});
+
+test('R12: a Produce could put any partition into a transaction of the state', async () => {
+  const ownTopics = new OwnTopics('__causeway');
+  for (const version of [3, 12, 13]) {
+    const session = sessionWith([]);
+    const request = { ...requestOf(['plain'], { version }), transactionalId: '__causeway_state' };
+    const handlerOfOwn = createProduceHandler(ownTopics);
+    const { response } = await exchange(session, handlerOfOwn, codecs, version, request);
+    assert.equal(firstOf(response).errorCode, 53);
+    const header = { apiKey: 0, apiVersion: version, correlationId: 1, clientId: null };
+    const frame = encodeRequestFrame(header, (writer) =>
+      produceRequestCodec.encode(writer, request, version),
+    );
+    const bytes = Buffer.concat(frame).subarray(4);
+    const reader = new Reader(bytes);
+    decodeRequestHeader(reader);
+    const inspection = createProduceInspect(ownTopics)(session, header, reader.offset);
+    assert.equal(inspection.push(bytes), 'whole', 'it passed while it came in');
+    assert.deepEqual(produced(session), []);
+  }
 });
