@@ -76,6 +76,7 @@ export class LinkRuntime implements FeedLink {
       link: this,
       clock: context.clock,
       limits: context.limits,
+      storage: context.storage,
       settings: () => this.#fetcherSettings(),
       mayFetch: () => this.#mayFetch(),
       fetchersPerBroker: () => this.#settings.fetchersPerBroker,

@@ -1,7 +1,7 @@
 // What leaves a mirror's storage on real brokers: only what the source let go while it is mirrored,
 // then what the promoted topic's own retention says; and what happens when the disk is full.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import {
   createAlterableConfig,
   createAlterConfigsResource,
@@ -12,7 +12,7 @@ import type { Disk, DiskSpace } from '../../storage/index.ts';
 import { nodeDisk } from '../../storage/index.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
+import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { readAll } from '../unit/storage/fixtures.ts';
 import { LinkWorld } from './link-fixture.ts';
@@ -22,7 +22,11 @@ let destination: KafkaCluster;
 let world: LinkWorld;
 /** What the file system is said to have free. */
 let space: DiskSpace | null = null;
-const disk: Disk = { ...nodeDisk, space: async (path) => space ?? nodeDisk.space(path) };
+let spaceOf: (() => DiskSpace) | null = null;
+const disk: Disk = {
+  ...nodeDisk,
+  space: async (path) => spaceOf?.() ?? space ?? nodeDisk.space(path),
+};
 
 before(async () => {
   [source, destination] = await Promise.all([
@@ -30,13 +34,19 @@ before(async () => {
     startKafkaCluster({ name: 'destination' }),
   ]);
   const storage = { segmentBytesMax: 4_000, disk };
-  world = await new LinkWorld({ source, destination, storage }).open();
+  const limits = { sourceWhileFullMs: 500, sourceWatchMs: 500 };
+  world = await new LinkWorld({ source, destination, storage, limits }).open();
   await world.createLink('dr');
 });
 
 after(async () => {
   await world?.close();
   await Promise.all([source?.stop(), destination?.stop()]);
+});
+
+afterEach(() => {
+  space = null;
+  spaceOf = null;
 });
 
 async function setConfig(topic: string, name: string, value: string): Promise<void> {
@@ -127,9 +137,70 @@ test('R14: a full disk stops fetching first; reads and promotion go on; it resum
   await world.caughtUp(topic, [second]);
   assert.ok(events().includes('storage_has_space'));
 
+  const fulls = () => events().filter((event) => event === 'storage_full').length;
   space = { freeBytes: 1_000, totalBytes: 1_000_000 };
-  await until('full again', () => events().filter((event) => event === 'storage_full').length > 1);
+  await until('full again', () => fulls() > 1);
+  const third = await fill(topic, 5);
+  await world.command('promote', topic);
+  const codes = () => world.service.describeMirror(topic).blocking.map(({ code }) => code);
+  await until('the cause', () => codes().join() === 'DISK_FULL,MIRROR_LAG', {
+    describe: () => world.describe(topic),
+  });
+  const lag = () => world.service.describeMirror(topic).partitions[0]?.lagRecords;
+  await until('the lag', () => lag() === third - second, {
+    describe: () => world.describe(topic),
+  });
+  await world.command('cancel', topic);
   await world.command('failover', topic);
   await world.inState(topic, 'STOPPED');
-  space = null;
+  const [lost] = [...world.state.view.receipts.values()].at(-1)?.topics ?? [];
+  assert.equal(lost?.partitions[0]?.lostRecords, third - second);
 });
+
+test('R14: a mirror without lag is promoted while the disk is full', async () => {
+  const topic = uniqueName('fullpromote');
+  await createTopic(world.source, topic);
+  const end = await fill(topic, 5);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [end]);
+  const { fills } = filling();
+  space = { freeBytes: 1_000, totalBytes: 1_000_000 };
+  await until('the full disk is noticed', () => fills() > 0);
+  await world.command('promote', topic);
+  await world.inState(topic, 'STOPPED');
+  assert.equal(world.service.describeMirror(topic).stoppedBy, 'promote');
+  assert.equal((await readAll(logOf(topic))).length, logOf(topic).sizeBytes, 'it is read');
+});
+
+test('R14: a disk that its mirrors have filled is freed by what the source lets go', async () => {
+  const topic = uniqueName('filled');
+  await createTopic(world.source, topic);
+  const first = await fill(topic, 10);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [first]);
+  const { fills, ends } = filling();
+  // 5 % have to be free: some 20 batches more and it is full.
+  const room = logOf(topic).sizeBytes + 12_000 + 50_000;
+  spaceOf = () => ({ freeBytes: room - logOf(topic).sizeBytes, totalBytes: 1_000_000 });
+  await until('the mirror has filled it', async () => {
+    await fill(topic, 3);
+    return fills() > 0;
+  });
+  const second = await fill(topic, 10);
+  const stoppedAt = logOf(topic).end;
+  assert.ok(stoppedAt < second, `${stoppedAt} of ${second}`);
+  // The burst is over; the source ages out, as it does by its retention.
+  await deleteRecords(world.source, topic, 0, stoppedAt - 5n);
+  await world.caughtUp(topic, [second]);
+  assert.ok(ends() > 0);
+  assert.equal(logOf(topic).logStart, stoppedAt - 5n);
+  assert.deepEqual(world.service.describeMirror(topic).lostRanges, []);
+});
+
+/** How often the disk was full since, and had room again. */
+function filling() {
+  const from = world.events.since(0).at(-1)?.id ?? 0;
+  const count = (name: string) =>
+    world.events.since(from).filter(({ event }) => event === name).length;
+  return { fills: () => count('storage_full'), ends: () => count('storage_has_space') };
+}

@@ -2,6 +2,8 @@
 // `num.cluster.link.fetchers` says. Owns who fetches what; refuses to know states and metadata
 // requests. Invariant: a topic that is held or stopped has no feed that can append, and its lag is
 // remembered over stops.
+
+import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 import type { TopicInfo } from '../../cluster/cluster.ts';
 import { lastExtent } from '../../timeline/timeline.ts';
 import type { LinkClock, LinkLimits } from '../context.ts';
@@ -15,6 +17,7 @@ import { LagTracker } from './lag.ts';
 import { PartitionFeed } from './partition-feed.ts';
 import { RangeReaders } from './range-readers.ts';
 import type { FeedLink } from './source-link.ts';
+import { SourceWhileFull } from './source-while-full.ts';
 
 /** After so long with a nearer replica the leader is asked again, as Kafka's consumers do. */
 const nearAgeMaxMs = 300_000;
@@ -37,11 +40,13 @@ export class LinkFeeds {
   /** By topic: the end of what its feeds of before are appending yet. */
   readonly #stopping = new Map<string, Promise<void>>();
   readonly #compactCopies: CompactCopies;
+  readonly #sourceWhileFull: SourceWhileFull;
 
   constructor(parts: {
     link: FeedLink;
     clock: LinkClock;
     limits: LinkLimits;
+    storage: Pick<MirrorStorage, 'isFull'>;
     settings: () => FetcherSettings;
     mayFetch: () => boolean;
     fetchersPerBroker: () => number;
@@ -55,6 +60,7 @@ export class LinkFeeds {
     const { link, clock, limits, settings } = parts;
     const bytesMax = (): number => settings().partitionBytesMax;
     this.#compactCopies = new CompactCopies({ link, clock, limits, bytesMax });
+    this.#sourceWhileFull = new SourceWhileFull(parts);
   }
 
   feeds(topic: string): readonly PartitionFeed[] {
@@ -189,7 +195,9 @@ export class LinkFeeds {
 
   /** What is due from time to time beside fetching. */
   tend(): void {
-    this.#compactCopies.tend([...this.#feeds.values()].flat());
+    const feeds = [...this.#feeds.values()].flat();
+    this.#compactCopies.tend(feeds);
+    this.#sourceWhileFull.tend(feeds);
   }
 
   wake(): void {

@@ -15,6 +15,9 @@ const remedies = {
   SOURCE_TOPIC_UNCONFIRMED:
     'Wait: it is asked again. If another topic has the name by now, the mirror fails, and can ' +
     'only be failed over.',
+  DISK_FULL:
+    'Free space in the file system of storage.directory, or lower storage.minFreeBytes: fetching ' +
+    'goes on by itself. Or fail over, which needs no space: its receipt says what is lost.',
   MIRROR_LAG: 'Wait; if it does not shrink, stop the producers and see why the mirror is slow.',
   PRODUCERS_WRITING: 'Stop the producers at the source: what they write after the switch is lost.',
   TRANSACTION_OPEN:

@@ -75,7 +75,7 @@ export class Promotions {
 
   constructor(parts: PromotionParts) {
     this.#parts = parts;
-    this.#looks = new SourceLooks({ clock: parts.context.clock, link: parts.link });
+    this.#looks = new SourceLooks({ ...parts.context, link: parts.link });
   }
 
   /** What keeps a promotion from going on, as of its last look. */

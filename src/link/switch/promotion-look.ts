@@ -56,14 +56,17 @@ interface Look {
 /** Looks at sources. Of many promotions that drain at a time, one request does for all. */
 export class SourceLooks {
   readonly #clock: LinkClock;
+  readonly #storage: { readonly isFull: boolean };
   readonly #link: (name: string) => LinkRuntime | undefined;
   readonly #byLink = new Map<string, Together<Look, LookReasons>>();
 
   constructor(parts: {
     readonly clock: LinkClock;
+    readonly storage: { readonly isFull: boolean };
     readonly link: (name: string) => LinkRuntime | undefined;
   }) {
     this.#clock = parts.clock;
+    this.#storage = parts.storage;
     this.#link = parts.link;
   }
 
@@ -123,8 +126,20 @@ export class SourceLooks {
     const quietOf = (topic: string) => quiet.get(topic) ?? new SourceQuiet(this.#clock);
     const topics = asked.flatMap((look) => look.topics);
     const reasons = await lagOf(topics, link, quietOf);
-    return () => reasons;
+    const { isFull } = this.#storage;
+    return () => (isFull ? withFullDisk(reasons) : reasons);
   }
+}
+
+/** Lag that does not shrink because nothing is fetched. */
+function withFullDisk(reasons: LookReasons): LookReasons {
+  const full = blocking('DISK_FULL', 'fetching has stopped for lack of space, with offsets to go');
+  return new Map(
+    [...reasons].map(([topic, own]) => {
+      const isBehind = own.some(({ code }) => code === 'MIRROR_LAG');
+      return [topic, isBehind ? [full, ...own] : own] as const;
+    }),
+  );
 }
 
 async function perLink(

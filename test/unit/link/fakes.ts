@@ -36,7 +36,7 @@ import {
   StateError,
   type StateErrorCode,
 } from '../../../src/state/state.ts';
-import { nodeClock, nodeDisk, openDiskStorage } from '../../../storage/index.ts';
+import { type Disk, nodeClock, nodeDisk, openDiskStorage } from '../../../storage/index.ts';
 import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 
 export const shellId = 'AAAAAAAAAAAAAAAAAAAAAQ';
@@ -262,13 +262,13 @@ export function topicInfo(
 }
 
 /** Mirror logs in a directory of the test's own; `reopen` is what a new process finds there. */
-export async function openTestStorage(t: TestContext) {
+export async function openTestStorage(t: TestContext, disk: Disk = nodeDisk) {
   const directory = await mkdtemp(path.join(os.tmpdir(), 'causeway-link-unit-'));
   let expectedDirectoryId: string | null = null;
   const open = () =>
     openDiskStorage({
       directory,
-      disk: nodeDisk,
+      disk,
       clock: nodeClock,
       clusterId: 'fake-cluster',
       instanceName: 'unit',

@@ -24,6 +24,7 @@ test('R11: a topic is held only when the append that somebody else has stopped h
     link: new FakeLink(new FakeCluster()),
     clock: systemClock,
     limits: defaultLinkLimits,
+    storage,
     settings: () => settings,
     mayFetch: () => true,
     fetchersPerBroker: () => 1,

@@ -13,6 +13,7 @@ import { Promotions } from '../../../src/link/switch/promote.ts';
 import type { PendingStop, TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
+import { type Disk, nodeDisk } from '../../../storage/index.ts';
 import { rootDirectory } from '../../helpers/repository.ts';
 import { until } from '../../helpers/wait.ts';
 import { batch, FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
@@ -51,10 +52,11 @@ async function scene(
     switchMaxMs?: number;
     /** What stands in the way in a final round. */
     finalGroups?: () => Promise<readonly { code: string; message: string }[]>;
+    disk?: Disk;
   } = {},
 ) {
   const state = new FakeState();
-  const { storage } = await openTestStorage(t);
+  const { storage } = await openTestStorage(t, options.disk);
   const source = new FakeCluster();
   const destination = new FakeCluster();
   for (const record of records) {
@@ -248,6 +250,22 @@ test('a switch that is not committed leaves the promotion as it was, and goes on
   world.promotions.resume();
   await until('done', () => world.stateOf('t0') === 'STOPPED');
   assert.equal(world.state.commits.length, 3);
+});
+
+test('R14: a promotion that a full disk keeps from going on names it; without lag it goes on', async (t) => {
+  const space = { freeBytes: 1_000_000, totalBytes: 1_000_000 };
+  const disk: Disk = { ...nodeDisk, space: async () => ({ ...space }) };
+  const world = await scene(t, [pending(0)], { disk });
+  const { storage, source, promotions, stateOf, codes } = world;
+  source.ends.set('t0/0', 5n);
+  promotions.resume();
+  await until('the lag', () => codes('t0').join() === 'MIRROR_LAG');
+  space.freeBytes = 0;
+  await until('the cause', () => codes('t0').join() === 'DISK_FULL,MIRROR_LAG');
+  assert.match(promotions.blocking('t0')[0]?.remedy ?? '', /minFreeBytes/);
+  source.ends.set('t0/0', 2n);
+  await until('promoted', () => stateOf('t0') === 'STOPPED');
+  assert.ok(storage.isFull);
 });
 
 test('every code of ours has a remedy and is documented, a foreign one has none', () => {
