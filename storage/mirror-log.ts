@@ -245,6 +245,11 @@ export interface MirrorStorage {
   delete(id: LogId): Promise<void>;
   list(): Promise<readonly LogId[]>;
   usage(): Promise<StorageUsage>;
+  /**
+   * Bytes that may be written yet before there is less free space than the configured minimum;
+   * below 0 when there is.
+   */
+  roomBytes(): Promise<number>;
   /** True while free space is below the configured minimum: fetching has to stop. */
   readonly isFull: boolean;
   close(): Promise<void>;

@@ -46,6 +46,8 @@ export interface LinkLimits {
   readonly rebuildCheckMs: number;
   /** A smaller copy is not built anew for its size. */
   readonly rebuildBytesMin: number;
+  /** So much room a rebuild leaves to what is fetched meanwhile. */
+  readonly rebuildReserveBytes: number;
   /** How often the source's log starts and ends are asked for while the disk is full. */
   readonly sourceWhileFullMs: number;
   /** In-step offsets are compared again so often, to see a group that moves at the destination. */
@@ -70,6 +72,7 @@ export const defaultLinkLimits: LinkLimits = {
   groupBatch: 100,
   rebuildCheckMs: 60_000,
   rebuildBytesMin: 64 * 1024 * 1024,
+  rebuildReserveBytes: 64 * 1024 * 1024,
   sourceWhileFullMs: 10_000,
   groupRecheckMs: 30_000,
   requestsInFlight: 16,

@@ -149,6 +149,16 @@ export class DiskStorage implements MirrorStorage {
     }
   }
 
+  async roomBytes(): Promise<number> {
+    const { disk, space } = this.#shared;
+    try {
+      const { freeBytes, totalBytes } = await disk.space(this.#directories.root);
+      return freeBytes - space.minFreeBytes(totalBytes);
+    } catch (error) {
+      throw storageError(error);
+    }
+  }
+
   async #sizeOf(name: string): Promise<number> {
     const open = this.#sizes.get(name);
     if (open === undefined) return this.#directories.sizeOf(name);

@@ -40,6 +40,10 @@ export class RefusedStorage implements MirrorStorage {
     return Promise.reject(this.refusal);
   }
 
+  roomBytes(): Promise<number> {
+    return Promise.reject(this.refusal);
+  }
+
   async close(): Promise<void> {
     await Promise.resolve();
   }

@@ -21,10 +21,13 @@ import { retentionOfTombstones } from '../mirror/topic-configs.ts';
 import { messageOf } from '../signal.ts';
 import { EndlessTransactions, firstOpenOffset } from './endless-transactions.ts';
 import { partitionKey } from './fetch-session.ts';
+import type { LinkBounds } from './link-bounds.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { NotWhole, rebuildCopy } from './rebuild-copy.ts';
 import type { FeedLink } from './source-link.ts';
 
+/** One that cannot be built is tried again after the time between two looks, doubled each time. */
+const retryMsMax = 3_600_000;
 /** A copy of so many times the source's size is built anew. */
 const growthMax = 2;
 
@@ -32,7 +35,12 @@ export interface CompactCopiesParts {
   readonly link: FeedLink;
   readonly clock: LinkClock;
   readonly limits: LinkLimits;
-  readonly bytesMax: () => number;
+  readonly bounds: LinkBounds;
+}
+
+interface Failed {
+  readonly count: number;
+  readonly retryAtMs: number;
 }
 
 export class CompactCopies {
@@ -42,6 +50,7 @@ export class CompactCopies {
   readonly #endless = new EndlessTransactions();
   /** Open transactions that are the same in a copy that was built anew: by their first offset. */
   readonly #unended = new WeakMap<PartitionFeed, bigint>();
+  readonly #failed = new WeakMap<PartitionFeed, Failed>();
   #nextLookMs = Number.NEGATIVE_INFINITY;
   #isRunning = false;
 
@@ -58,7 +67,7 @@ export class CompactCopies {
     keepUnseen(all, link);
     if (nowMs < this.#nextLookMs) return;
     const candidates = all.filter((feed) => this.#isCandidate(feed));
-    const open = all.filter(({ log }) => log.openTransactions().length > 0);
+    const open = all.filter((feed) => feed.log.openTransactions().length > 0 && this.#isDue(feed));
     if (candidates.length === 0 && open.length === 0) return;
     this.#isRunning = true;
     link.inBackground(async () => {
@@ -74,11 +83,17 @@ export class CompactCopies {
 
   #isCandidate(feed: PartitionFeed): boolean {
     if (feed.isStopped || feed.leaderId < 0 || !feed.isCompacted()) return false;
+    if (!this.#isDue(feed)) return false;
     const { sizeBytes } = feed.log;
     if (!this.#baseBytes.has(feed)) this.#baseBytes.set(feed, sizeBytes);
     // A copy that is not complete yet is being read for the first time.
     if (feed.lag.completeAtMs === null) return false;
     return feed.unseenCleaningMs !== null || sizeBytes >= this.#parts.limits.rebuildBytesMin;
+  }
+
+  #isDue(feed: PartitionFeed): boolean {
+    const failed = this.#failed.get(feed);
+    return failed === undefined || this.#parts.clock.monotonicMs() >= failed.retryAtMs;
   }
 
   async #look(candidates: readonly PartitionFeed[]): Promise<void> {
@@ -88,7 +103,7 @@ export class CompactCopies {
       try {
         await this.#consider(feed, sizes.get(partitionKey(feed.sourceTopic, feed.partition)));
       } catch (error) {
-        this.#failed(feed, error);
+        this.#noteFailure(feed, error);
       }
     }
   }
@@ -107,9 +122,10 @@ export class CompactCopies {
         { topic, partition, link: link.name, offset: String(firstOffset) },
       );
       try {
-        await this.#rebuild(feed, await this.#tombstonesMs(feed));
+        const parts = { tombstonesMs: await this.#tombstonesMs(feed), bytes: feed.log.sizeBytes };
+        await this.#rebuild(feed, parts);
       } catch (error) {
-        this.#failed(feed, error);
+        this.#noteFailure(feed, error);
         continue;
       }
       if (firstOpenOffset(feed) === firstOffset) this.#unended.set(feed, firstOffset);
@@ -129,12 +145,17 @@ export class CompactCopies {
       feed.unseenCleaningMs = null;
       return;
     }
-    await this.#rebuild(feed, tombstonesMs);
+    await this.#rebuild(feed, { tombstonesMs, bytes: sourceBytes ?? sizeBytes });
   }
 
-  async #rebuild(feed: PartitionFeed, tombstonesMs: number): Promise<void> {
-    const { link, clock, bytesMax } = this.#parts;
+  /** `bytes` is about what the new copy will take. */
+  async #rebuild(
+    feed: PartitionFeed,
+    { tombstonesMs, bytes }: { tombstonesMs: number; bytes: number },
+  ): Promise<void> {
+    const { link, clock, bounds } = this.#parts;
     const { sourceTopic, partition } = feed;
+    await bounds.assertRoom(bytes);
     const info = (await link.cluster.metadata([sourceTopic])).topics.get(sourceTopic);
     const only = info?.partitions.filter((each) => each.partition === partition);
     if (info?.topicId !== feed.sourceTopicId || only?.length !== 1) return;
@@ -143,8 +164,9 @@ export class CompactCopies {
     const unseenBefore = feed.unseenCleaningMs;
     feed.unseenCleaningMs = null;
     try {
-      const parts = { feed, link, clock, from, tombstonesMs, bytesMax: bytesMax() };
+      const parts = { feed, link, clock, from, tombstonesMs, bounds };
       const { before, after } = await rebuildCopy(parts);
+      this.#failed.delete(feed);
       this.#baseBytes.set(feed, after);
       link.events.info(
         'mirror_copy_rebuilt',
@@ -158,7 +180,7 @@ export class CompactCopies {
     }
   }
 
-  #failed(feed: PartitionFeed, error: unknown): void {
+  #noteFailure(feed: PartitionFeed, error: unknown): void {
     const isExpected =
       error instanceof NotWhole ||
       error instanceof ClusterError ||
@@ -166,11 +188,14 @@ export class CompactCopies {
       error instanceof LinkError;
     if (!isExpected) throw error;
     if (feed.isStopped) return;
-    const { link } = this.#parts;
+    const { link, clock, limits } = this.#parts;
+    const count = (this.#failed.get(feed)?.count ?? 0) + 1;
+    const waitMs = Math.min(limits.rebuildCheckMs * 2 ** Math.min(count - 1, 20), retryMsMax);
+    this.#failed.set(feed, { count, retryAtMs: clock.monotonicMs() + waitMs });
     link.events.warn(
       'mirror_copy_not_rebuilt',
-      `${feed.topic}-${feed.partition}: the copy of the compacted topic stays as it is for now: ` +
-        messageOf(error),
+      `${feed.topic}-${feed.partition}: the copy of the compacted topic stays as it is for ` +
+        `${Math.round(waitMs / 1000)} s: ${messageOf(error)}`,
       { topic: feed.topic, partition: feed.partition, link: link.name },
     );
   }

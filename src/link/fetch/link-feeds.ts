@@ -14,6 +14,7 @@ import { CompactCopies } from './compact-copies.ts';
 import { watchDamage } from './damage-repair.ts';
 import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
 import { LagTracker } from './lag.ts';
+import { LinkBounds } from './link-bounds.ts';
 import { PartitionFeed } from './partition-feed.ts';
 import { RangeReaders } from './range-readers.ts';
 import type { FeedLink } from './source-link.ts';
@@ -46,7 +47,7 @@ export class LinkFeeds {
     link: FeedLink;
     clock: LinkClock;
     limits: LinkLimits;
-    storage: Pick<MirrorStorage, 'isFull'>;
+    storage: Pick<MirrorStorage, 'isFull' | 'roomBytes'>;
     settings: () => FetcherSettings;
     mayFetch: () => boolean;
     fetchersPerBroker: () => number;
@@ -57,9 +58,8 @@ export class LinkFeeds {
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
     this.#ranges = new RangeReaders({ ...parts, throttle: this.#throttle });
-    const { link, clock, limits, settings } = parts;
-    const bytesMax = (): number => settings().partitionBytesMax;
-    this.#compactCopies = new CompactCopies({ link, clock, limits, bytesMax });
+    const bounds = new LinkBounds({ ...parts, throttle: this.#throttle });
+    this.#compactCopies = new CompactCopies({ ...parts, bounds });
     this.#sourceWhileFull = new SourceWhileFull(parts);
   }
 

@@ -15,6 +15,7 @@ import type { LogRebuild } from '../../../storage/mirror-log.ts';
 import type { LinkClock } from '../context.ts';
 import { isMirroredStill } from '../source-identity.ts';
 import { fetchOnce } from '../source-offsets.ts';
+import type { LinkBounds } from './link-bounds.ts';
 import { isDense, type PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
 
@@ -28,7 +29,7 @@ export interface RebuildParts {
   readonly feed: PartitionFeed;
   readonly link: FeedLink;
   readonly clock: LinkClock;
-  readonly bytesMax: number;
+  readonly bounds: LinkBounds;
   /** First offset that the source has, and the base of the batch that holds it. */
   readonly from: { readonly start: bigint; readonly base: bigint };
   /** How long the source keeps a tombstone; 0 when that is not known. */
@@ -97,8 +98,10 @@ class Rebuild {
     // The batch at the start may begin below it, and is asked for by the start.
     const isBegun = end >= start;
     const answer = await this.#fetch(isBegun ? end : start);
-    if (answer.records.length > 0) await this.#to.append(answer.records);
-    else if (end < answer.highWatermark) {
+    if (answer.records.length > 0) {
+      await this.#parts.bounds.assertRoom(answer.records.length);
+      await this.#to.append(answer.records);
+    } else if (end < answer.highWatermark) {
       throw new NotWhole(`the source has no record at ${end}, its end is ${answer.highWatermark}`);
     }
     return { ...answer, isDense: isDense(answer.records, end) };
@@ -178,13 +181,14 @@ class Rebuild {
   }
 
   async #fetch(offset: bigint): Promise<Answer> {
-    const { feed, link, bytesMax } = this.#parts;
-    this.#assertGoingOn();
+    const { feed, link, bounds } = this.#parts;
+    const bytesMax = await bounds.turn(() => this.#assertGoingOn());
     const { sourceTopic: topic, sourceTopicId: topicId, partition, leaderId } = feed;
     const answer = await fetchOnce(link.cluster, {
       ...{ topic, topicId, partition, leaderId, offset, bytesMax },
       lane: `rebuild-${link.name}`,
     });
+    bounds.took(answer.records.length);
     if (answer.errorCode !== ErrorCode.NONE) {
       throw new NotWhole(`the source answers ${errorName(answer.errorCode)}`);
     }

@@ -6,7 +6,7 @@ import { defaultLinkLimits, systemClock } from '../../../src/link/context.ts';
 import { CompactCopies } from '../../../src/link/fetch/compact-copies.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
-import { FakeLink } from './fake-link.ts';
+import { FakeLink, linkBounds } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 async function scene(t: TestContext) {
@@ -30,7 +30,7 @@ async function scene(t: TestContext) {
     link,
     clock: systemClock,
     limits: defaultLinkLimits,
-    bytesMax: () => 1 << 20,
+    bounds: linkBounds(),
   });
   return { feedOf, link, copies };
 }

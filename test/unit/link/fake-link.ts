@@ -2,6 +2,9 @@
 //
 // Owns: nothing that outlives a test. Invariant: an event that a test does not expect is an error.
 import type { Cluster } from '../../../src/cluster/cluster.ts';
+import { systemClock } from '../../../src/link/context.ts';
+import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
+import { LinkBounds, type LinkBoundsParts } from '../../../src/link/fetch/link-bounds.ts';
 import type { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import type { FeedLink } from '../../../src/link/fetch/source-link.ts';
 import { Events } from '../../../src/observe/events.ts';
@@ -78,4 +81,16 @@ export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink 
   noteLoss(): Promise<void> {
     return Promise.reject(new Error('nothing is lost here'));
   }
+}
+
+/** What a rebuild or a repair may take: all that there is, unless the test says otherwise. */
+export function linkBounds(parts: Partial<LinkBoundsParts> = {}): LinkBounds {
+  return new LinkBounds({
+    clock: systemClock,
+    limits: { rebuildReserveBytes: 0 },
+    throttle: new ByteThrottle(),
+    settings: () => ({ partitionBytesMax: 1 << 20, bytesPerSecond: null }),
+    storage: { roomBytes: async () => Number.POSITIVE_INFINITY },
+    ...parts,
+  });
 }

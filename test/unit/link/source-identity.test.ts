@@ -17,7 +17,7 @@ import { isMirroredStill, unconfirmedSources } from '../../../src/link/source-id
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
-import { FakeLink } from './fake-link.ts';
+import { FakeLink, linkBounds } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
 
 const successorId = 'AAAAAAAAAAAAAAAAAAAAAw';
@@ -89,7 +89,7 @@ async function rebuilding(t: TestContext, source: FakeCluster) {
       feed: new PartitionFeed({ ...parts, isCompacted: () => true }),
       link,
       clock: systemClock,
-      bytesMax: 1 << 20,
+      bounds: linkBounds(),
       from: { start: 0n, base: 0n },
       tombstonesMs: 60_000,
     });
