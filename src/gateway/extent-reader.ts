@@ -50,11 +50,15 @@ function failed(errorCode: number, logStartOffset = -1n): ExtentAnswer {
   };
 }
 
+export function outOfRange(logStartOffset: bigint): ExtentAnswer {
+  return failed(ErrorCode.OFFSET_OUT_OF_RANGE, logStartOffset);
+}
+
 /** @throws StorageError; see `storageErrorCode` for what clients are told then */
 export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
   const { log, extent, offset } = read;
   if (offset < log.logStart || offset > (extent.end ?? log.end)) {
-    return failed(ErrorCode.OFFSET_OUT_OF_RANGE, log.logStart);
+    return outOfRange(log.logStart);
   }
   const highWatermark = least(extent.end ?? log.visibleEnd, log.visibleEnd);
   if (extent.end !== null && offset >= highWatermark) {
@@ -74,7 +78,7 @@ export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
   };
   if (offset >= readEnd || read.bytesMax <= 0) return empty;
   const found = await readBatches(log, read, readEnd);
-  if (found === undefined) return failed(ErrorCode.OFFSET_OUT_OF_RANGE, log.logStart);
+  if (found === undefined) return outOfRange(log.logStart);
   if (found.bytes === 0) return { ...empty, isExhausted: readEnd === extent.end };
   return {
     ...empty,

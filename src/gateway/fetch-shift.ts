@@ -26,8 +26,9 @@ import {
   Reader,
   Writer,
 } from '../../protocol/index.ts';
-import { epochEndFromNative, mergedLogStart } from '../timeline/merged-view.ts';
+import { epochEndFromNative } from '../timeline/merged-view.ts';
 import {
+  type NativeOffset,
   nativeEpoch,
   nativeOffset,
   type VirtualOffset,
@@ -47,7 +48,7 @@ import type { GatewayServices, ResponsePatch } from './handler.ts';
 import { noteHighWatermark } from './high-watermarks.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
-import type { PartitionView } from './topic-directory.ts';
+import { promotedStart } from './shell-starts.ts';
 import {
   isMirrored,
   mirrorLeaderEpoch,
@@ -108,11 +109,15 @@ export function answerPlace(
   if (view !== undefined && !isMirrored(view) && place === undefined) return null;
   const extent = view === undefined || isMirrored(view) ? undefined : openNativeExtent(place);
   if (extent !== undefined && place !== undefined) {
-    const topicIdKnown = view?.topicId ?? null;
+    const shell = { topicId: view?.topicId ?? null, partition: index, native: extent };
     return {
       kind: 'shifted',
-      shift: new PartitionShift(extent, copyStart(place), (highWatermark) => {
-        if (topicIdKnown !== null) noteHighWatermark(services, topicIdKnown, index, highWatermark);
+      shift: new PartitionShift(extent, {
+        startOf: (nativeStart) => promotedStart(services, shell, place, nativeStart),
+        onHighWatermark: (highWatermark) => {
+          if (shell.topicId === null) return;
+          noteHighWatermark(services, shell.topicId, index, highWatermark);
+        },
       }),
     };
   }
@@ -163,30 +168,29 @@ interface OffsetsAt {
   readonly logStartOffsetAt: number;
 }
 
+interface ShiftedBounds {
+  /** The log start that the client is told. */
+  startOf(nativeStart: NativeOffset): VirtualOffset;
+  onHighWatermark(highWatermark: bigint): void;
+}
+
 /** Patches one partition's answer, whole or piece by piece as it comes. */
 export class PartitionShift implements PartitionVisitor {
   readonly extent: NativeExtent;
-  readonly #copyStart: VirtualOffset | null;
-  readonly #onHighWatermark: (highWatermark: bigint) => void;
+  readonly #bounds: ShiftedBounds;
 
-  constructor(
-    extent: NativeExtent,
-    start: VirtualOffset | null,
-    onHighWatermark: (highWatermark: bigint) => void,
-  ) {
+  constructor(extent: NativeExtent, bounds: ShiftedBounds) {
     this.extent = extent;
-    this.#copyStart = start;
-    this.#onHighWatermark = onHighWatermark;
+    this.#bounds = bounds;
   }
 
   offsets(bytes: Buffer, at: OffsetsAt): void {
-    this.#onHighWatermark(this.#bound(bytes, at.highWatermarkAt));
+    this.#bounds.onHighWatermark(this.#bound(bytes, at.highWatermarkAt));
     this.#bound(bytes, at.lastStableOffsetAt);
     if (at.logStartOffsetAt < 0) return;
     const nativeStart = nativeOffset(bytes.readBigInt64BE(at.logStartOffsetAt));
     if (nativeStart < 0n) return;
-    const start = mergedLogStart(this.extent, { copyStart: this.#copyStart, nativeStart });
-    bytes.writeBigInt64BE(start, at.logStartOffsetAt);
+    bytes.writeBigInt64BE(this.#bounds.startOf(nativeStart), at.logStartOffsetAt);
   }
 
   abortedFirstOffset(bytes: Buffer, at: number): void {
@@ -213,16 +217,6 @@ export class PartitionShift implements PartitionVisitor {
     bytes.writeBigInt64BE(bound, at);
     return bound;
   }
-}
-
-/**
- * The copy's start as long as there is one; a copy that cannot be read keeps the start it was made
- * with.
- */
-export function copyStart(place: PartitionView) {
-  const first = place.timeline.extents[0];
-  if (first?.where !== 'mirror') return null;
-  return place.log === null ? first.start : virtualOffset(place.log.logStart);
 }
 
 function shiftDivergence(frame: Buffer, position: number, extent: NativeExtent): void {

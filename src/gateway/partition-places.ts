@@ -27,6 +27,7 @@ export type Place =
   | {
       readonly kind: 'promoted';
       readonly topic: string;
+      readonly topicId: string | null;
       readonly view: PartitionView;
       readonly native: NativeExtent;
     };
@@ -98,7 +99,7 @@ function promotedPlace({ view: topic }: Known, asked: PartitionAsked): Place {
   if (currentLeaderEpochToNative(native, epoch) === 'fenced') {
     return { kind: 'error', errorCode: ErrorCode.FENCED_LEADER_EPOCH };
   }
-  return { kind: 'promoted', topic: topic.name, view, native };
+  return { kind: 'promoted', topic: topic.name, topicId: topic.topicId, view, native };
 }
 
 /** Answered here, or asked of the broker with what becomes of its answer. */

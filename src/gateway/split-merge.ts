@@ -25,9 +25,16 @@ import {
   extentAt,
   type MirrorExtent,
   type NativeExtent,
+  toVirtualBound,
 } from '../timeline/timeline.ts';
 import { AclOperation, authorize } from './authorizer.ts';
-import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './extent-reader.ts';
+import {
+  type ExtentAnswer,
+  outOfRange,
+  readExtent,
+  storageErrorCode,
+  unreadable,
+} from './extent-reader.ts';
 import {
   addEndpoints,
   currentLeaderFrom,
@@ -47,6 +54,7 @@ import {
 } from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
 import { answerBytesMax, leadersOf } from './mirror-fetch.ts';
+import { outlivedBy } from './shell-starts.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -299,8 +307,11 @@ async function readCopy(
   const { services } = session;
   const { view, place, mirror, native } = part;
   const index = partition.partition;
+  const shellStart = outlivedBy(services, { topicId: view.topicId, partition: index, native });
   let answer: ExtentAnswer = unreadable;
-  if (place.log !== null) {
+  if (shellStart !== null) {
+    answer = outOfRange(toVirtualBound(native, shellStart));
+  } else if (place.log !== null) {
     try {
       answer = await readExtent({
         log: place.log,

@@ -4,7 +4,12 @@
 // it belongs to ends.
 import type { NativeEpoch, NativeOffset, VirtualEpoch, VirtualOffset } from './offsets.ts';
 import { virtualEpoch, virtualOffset } from './offsets.ts';
-import { type NativeExtent, toVirtualBound, toVirtualEpoch } from './timeline.ts';
+import {
+  firstNativeOffset,
+  type NativeExtent,
+  toVirtualBound,
+  toVirtualEpoch,
+} from './timeline.ts';
 
 /** Answer to "where does this epoch end": -1, -1 when unknown. */
 export interface VirtualEpochEnd {
@@ -24,15 +29,26 @@ export interface CopyEpochEnd {
 }
 
 /**
- * The copy's start while it holds anything, else where the shell's log starts, never below S.
- * `copyStart` is null when the copy is known to be gone, not when it cannot be read.
+ * Whether records from S on have been deleted in the shell (by its retention, or past us). A log
+ * has no holes: what lies below a deleted record counts as deleted, and so does the copy. Else a
+ * consumer at S would be told that it is out of range, start over with the copy, and come to S
+ * again, for ever.
+ */
+export function isCopyOutlived(extent: NativeExtent, nativeStart: NativeOffset): boolean {
+  return nativeStart > firstNativeOffset(extent);
+}
+
+/**
+ * The copy's start while it holds anything that counts, else where the shell's log starts, never
+ * below S. `copyStart` is null when the copy is known to be gone, not when it cannot be read.
  */
 export function mergedLogStart(
   extent: NativeExtent,
   starts: { readonly copyStart: VirtualOffset | null; readonly nativeStart: NativeOffset },
 ): VirtualOffset {
   const { copyStart, nativeStart } = starts;
-  if (copyStart !== null && copyStart < extent.start) return copyStart;
+  const isCopied = copyStart !== null && copyStart < extent.start;
+  if (isCopied && !isCopyOutlived(extent, nativeStart)) return copyStart;
   return toVirtualBound(extent, nativeStart);
 }
 

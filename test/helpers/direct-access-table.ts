@@ -55,8 +55,8 @@ export const directAccessRows: readonly DirectAccessRow[] = [
     ordinary: asEver,
     mirrored: 'refused by the broker (`OFFSET_OUT_OF_RANGE`): there are none; the copy stays',
     promoted:
-      '**wrong**: taken for a native offset; the copy stays, and what is missing between is ' +
-      'answered `OFFSET_OUT_OF_RANGE`',
+      '**wrong**: taken for a native offset; where it deletes a record, **the whole copy is ' +
+      'deleted too** (`mirror_prefix_aged_out`): nothing below a deleted record is kept',
   },
   {
     operation: 'add partitions',

@@ -168,8 +168,8 @@ const checks: Readonly<Record<string, Check>> = {
     },
     promoted: async () => {
       await deleteRecords(stage.atDestination, 'p-cut', 0, 3n);
-      assert.deepEqual(await offsets(stage.atProxy, 'p-cut', -2n), [0n]);
-      assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, 3n)).errorCode, 0);
+      assert.deepEqual(await offsets(stage.atProxy, 'p-cut', -2n), [BigInt(copied + 3)]);
+      assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, 3n)).errorCode, 1);
       assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, BigInt(copied))).errorCode, 1);
       assert.equal((await fetchAt(stage.atProxy, 'p-cut', 0, BigInt(copied + 3))).errorCode, 0);
     },

@@ -116,6 +116,24 @@ test('a promoted prefix ages out by its own retention, by whole pieces; a mirror
   assert.equal(logOf(topic).sizeBytes, 0);
 });
 
+test('a copy stayed when its broker had deleted what was written after it, with a hole between', async () => {
+  const topic = uniqueName('outlived');
+  await createTopic(world.source, topic);
+  const end = await fill(topic, 3);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [end]);
+  await world.command('promote', topic);
+  await world.inState(topic, 'STOPPED');
+  for (let record = 0; record < 3; record++) await produce(world.destination, { topic }, ['later']);
+  assert.equal(logOf(topic).logStart, 0n);
+  await deleteRecords(world.destination, topic, 0, 1n);
+  await until('the copy is gone', () => logOf(topic).logStart === end, {
+    describe: () => world.describe(topic),
+  });
+  const gone = world.events.since(0).findLast(({ event }) => event === 'mirror_prefix_aged_out');
+  assert.match(gone?.message ?? '', /records behind them are deleted/);
+});
+
 test('R14: a full disk stops fetching first; reads and promotion go on; it resumes by itself', async () => {
   const topic = uniqueName('full');
   await createTopic(world.source, topic);

@@ -109,7 +109,8 @@ function shiftNaively(data: PartitionData, timeline: Timeline, copyStart: bigint
     return offset >= 0n && virtual < start ? start : virtual;
   };
   const epochOf = (epoch: number): number => (epoch < 0 ? epoch : epoch + epochShift);
-  const hasCopy = copyStart < start;
+  // A copy counts while nothing that clients were shown of the shell is deleted.
+  const hasCopy = copyStart < start && shift(data.logStartOffset) <= start;
   const records = Buffer.from(data.records ?? Buffer.alloc(0));
   for (let position = 0; position + 8 <= records.length; ) {
     records.writeBigInt64BE(shift(records.readBigInt64BE(position)), position);

@@ -18,8 +18,10 @@ import {
 } from '../../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { MirrorLog, TimestampOffset } from '../../../storage/mirror-log.ts';
+import { isCopyOutlived } from '../../timeline/merged-view.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch } from '../../timeline/offsets.ts';
 import {
+  firstNativeOffset,
   type NativeExtent,
   toNativeEpoch,
   toVirtualBound,
@@ -36,7 +38,9 @@ import {
   type PlaceOf,
   type Resolution,
   resolveAll,
+  type TopicOf,
 } from '../partition-places.ts';
+import { askShellStarts, hasCopy, type StartAsked, type ToldStart } from '../shell-starts.ts';
 
 const LATEST = -1n;
 const EARLIEST = -2n;
@@ -75,27 +79,94 @@ async function answerListOffsets(
 ): Promise<readonly Buffer[]> {
   const { session, header } = context;
   const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
+  const { starts, throttleTimeMs } = await askShellStarts(session, copiesIn(request, placeOf));
+  const hidden: Hidden[] = [];
+  const response = createListOffsetsResponse({ throttleTimeMs });
+  const askBroker = async (open: readonly TopicOf<ListOffsetsPartition>[]) => {
+    const asked = createListOffsetsRequest({
+      ...request,
+      topics: open.map(({ name, partitions }) =>
+        createListOffsetsTopic({ name, partitions: [...partitions] }),
+      ),
+    });
+    const options = { versionMax: header.apiVersion };
+    const answer = await session.callUpstream(listOffsetsApi, asked, options);
+    response.throttleTimeMs = Math.max(response.throttleTimeMs, answer.throttleTimeMs);
+    return answer.topics;
+  };
   const topics = await resolveAll(request.topics, {
     indexOf: ({ partitionIndex }: ListOffsetsPartition | Answer) => partitionIndex,
-    resolve: (topic, ask) => resolve(context, request, { topic, ask, placeOf }),
-    askBroker: async (open) => {
-      const asked = createListOffsetsRequest({
-        ...request,
-        topics: open.map(({ name, partitions }) =>
-          createListOffsetsTopic({ name, partitions: [...partitions] }),
-        ),
-      });
-      const options = { versionMax: header.apiVersion };
-      return (await session.callUpstream(listOffsetsApi, asked, options)).topics;
-    },
+    resolve: (topic, ask) => resolve(context, request, { topic, ask, placeOf, starts, hidden }),
+    askBroker,
     refuse,
   });
-  const response = createListOffsetsResponse({
-    topics: topics.map(({ name, partitions }) =>
-      createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
-    ),
-  });
+  await withoutMarkers(hidden, askBroker);
+  response.topics = topics.map(({ name, partitions }) =>
+    createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
+  );
   return responseTo(header, listOffsetsResponseCodec, response);
+}
+
+/** What a copy may have to say, if it still counts. */
+function copiesIn(request: ListOffsetsRequest, placeOf: PlaceOf): StartAsked[] {
+  return request.topics.flatMap(({ name, partitions }) =>
+    partitions.flatMap(({ partitionIndex: partition, currentLeaderEpoch, timestamp }) => {
+      if (!mayBeInCopy(timestamp)) return [];
+      const place = placeOf(name, { partition, currentLeaderEpoch });
+      if (place.kind !== 'promoted' || !hasCopy(place.view, place.native)) return [];
+      const { topic, topicId, native } = place;
+      return [{ topic, topicId, partition, native, currentLeaderEpoch }];
+    }),
+  );
+}
+
+function mayBeInCopy(timestamp: bigint): boolean {
+  return (
+    timestamp >= 0n ||
+    timestamp === EARLIEST ||
+    timestamp === EARLIEST_LOCAL ||
+    timestamp === MAX_TIMESTAMP
+  );
+}
+
+/** The shell found a marker below n: which of the records that clients see is it to be? */
+interface Hidden {
+  readonly topic: string;
+  readonly ask: ListOffsetsPartition;
+  readonly native: NativeExtent;
+  readonly answer: Answer;
+  /** What is told when the shell holds nothing that clients see. */
+  readonly otherwise: Answer;
+}
+
+/**
+ * A hidden marker stands for what follows it, but only if anything does. Where records do, a time
+ * look-up is told S: none of them is left out, and which of them is the first of that time could
+ * only be read from them.
+ */
+async function withoutMarkers(
+  hidden: readonly Hidden[],
+  askBroker: (
+    open: readonly TopicOf<ListOffsetsPartition>[],
+  ) => Promise<readonly TopicOf<Answer>[]>,
+): Promise<void> {
+  if (hidden.length === 0) return;
+  const open = new Map<string, ListOffsetsPartition[]>();
+  for (const { topic, ask } of hidden) {
+    open.set(topic, [...(open.get(topic) ?? []), { ...ask, timestamp: LATEST }]);
+  }
+  const ends = await askBroker([...open].map(([name, partitions]) => ({ name, partitions })));
+  for (const { topic, native, answer, otherwise } of hidden) {
+    const end = ends
+      .find(({ name }) => name === topic)
+      ?.partitions.find(({ partitionIndex }) => partitionIndex === answer.partitionIndex);
+    const errorCode = end?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+    if (end === undefined || errorCode !== ErrorCode.NONE) {
+      Object.assign(answer, refuse(answer.partitionIndex, errorCode));
+    } else if (end.offset <= firstNativeOffset(native)) {
+      Object.assign(answer, otherwise);
+    }
+  }
 }
 
 function refuse(partitionIndex: number, errorCode: number): Answer {
@@ -106,12 +177,15 @@ interface Asked {
   readonly topic: string;
   readonly ask: ListOffsetsPartition;
   readonly placeOf: PlaceOf;
+  readonly starts: ReadonlyMap<string, ToldStart>;
+  /** Gets what has to be asked about once more. */
+  readonly hidden: Hidden[];
 }
 
 async function resolve(
   { session, header }: RequestContext,
   request: ListOffsetsRequest,
-  { topic, ask, placeOf }: Asked,
+  { topic, ask, placeOf, starts, hidden }: Asked,
 ): Promise<Outcome> {
   const { partitionIndex: partition, currentLeaderEpoch } = ask;
   const place = placeOf(topic, { partition, currentLeaderEpoch });
@@ -124,6 +198,8 @@ async function resolve(
     ask,
     readCommitted: request.isolationLevel === 1,
     hasEpoch: header.apiVersion >= leaderEpochFrom,
+    start: starts.get(`${partition}/${topic}`),
+    onHidden: (found) => hidden.push({ topic, ...found }),
   };
   const log = place.kind === 'mirror' ? place.log : place.view.log;
   try {
@@ -145,6 +221,9 @@ interface LookUp {
   readonly ask: ListOffsetsPartition;
   readonly readCommitted: boolean;
   readonly hasEpoch: boolean;
+  /** Where the shell starts, if that matters. */
+  readonly start: ToldStart | undefined;
+  readonly onHidden: (found: Omit<Hidden, 'topic'>) => void;
 }
 
 function done(look: LookUp, found: Partial<TimestampOffset> | null): Outcome {
@@ -208,29 +287,32 @@ async function inBoth(
   const { ask } = look;
   const shell = (better: TimestampOffset | null = null): Outcome => ({
     kind: 'ask',
-    ask: {
-      ...ask,
-      currentLeaderEpoch: toNativeEpoch(native, virtualEpoch(ask.currentLeaderEpoch)),
-    },
+    ask: askedOfShell(native, ask),
     finish: (answer) => fromShell(native, look, answer, better),
   });
-  const isInCopy =
-    ask.timestamp >= 0n ||
-    ask.timestamp === EARLIEST ||
-    ask.timestamp === EARLIEST_LOCAL ||
-    ask.timestamp === MAX_TIMESTAMP;
-  if (!isInCopy || view.timeline.extents[0] === native) return shell();
+  if (!mayBeInCopy(ask.timestamp) || !hasCopy(view, native)) return shell();
   const { log } = view;
+  const { start } = look;
+  if (start === undefined || start.errorCode !== ErrorCode.NONE) {
+    const errorCode = start?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
+    return { kind: 'done', answer: refuse(ask.partitionIndex, errorCode) };
+  }
+  if (isCopyOutlived(native, start.offset)) return shell();
   if (log === null) {
     const errorCode = ErrorCode.KAFKA_STORAGE_ERROR;
     return { kind: 'done', answer: refuse(ask.partitionIndex, errorCode) };
   }
   if (ask.timestamp === EARLIEST || ask.timestamp === EARLIEST_LOCAL) {
-    return log.logStart < native.start ? done(look, earliest(log)) : shell();
+    return done(look, earliest(log));
   }
   const found = await byTime(log, ask.timestamp, native.start);
   if (ask.timestamp === MAX_TIMESTAMP) return shell(found);
   return found === null ? shell() : done(look, found);
+}
+
+function askedOfShell(native: NativeExtent, ask: ListOffsetsPartition): ListOffsetsPartition {
+  const currentLeaderEpoch = toNativeEpoch(native, virtualEpoch(ask.currentLeaderEpoch));
+  return { ...ask, currentLeaderEpoch };
 }
 
 /**
@@ -243,11 +325,22 @@ function fromShell(
   answer: Answer,
   better: TimestampOffset | null,
 ): Answer {
+  const { ask } = look;
   if (answer.errorCode !== ErrorCode.NONE) return answer;
   if (better !== null && answer.timestamp <= better.timestamp) return answerOf(look, better);
   const offset = toVirtualBound(native, nativeOffset(answer.offset));
   const epoch = toVirtualEpoch(native, nativeEpoch(answer.leaderEpoch));
   // An epoch of hidden markers is older than anything that clients may see at S.
   const isHidden = epoch >= 0 && epoch < native.firstEpoch;
-  return { ...answer, offset, leaderEpoch: isHidden ? native.firstEpoch : epoch };
+  const told = { ...answer, offset, leaderEpoch: isHidden ? native.firstEpoch : epoch };
+  const isByTime = ask.timestamp >= 0n || ask.timestamp === MAX_TIMESTAMP;
+  if (isByTime && answer.offset >= 0n && answer.offset < firstNativeOffset(native)) {
+    look.onHidden({
+      ask: askedOfShell(native, ask),
+      native,
+      answer: told,
+      otherwise: answerOf(look, better),
+    });
+  }
+  return told;
 }

@@ -27,10 +27,10 @@ import {
   ProtocolError,
   produceEndpointsFrom,
 } from '../../../protocol/index.ts';
-import { mergedLogStart } from '../../timeline/merged-view.ts';
-import { nativeOffset, virtualOffset } from '../../timeline/offsets.ts';
+import { nativeOffset } from '../../timeline/offsets.ts';
 import type {
   Disposition,
+  GatewayServices,
   Handler,
   Inspect,
   Passage,
@@ -46,6 +46,7 @@ import {
   type RefusedTopic,
   refuseProduce,
 } from '../produce-refusal.ts';
+import { promotedStart } from '../shell-starts.ts';
 import type { TopicView } from '../topic-directory.ts';
 import { openNativeExtent, topicStanding } from '../topic-standing.ts';
 
@@ -234,21 +235,27 @@ function shiftPromoted(session: SessionView, response: ProduceResponse): boolean
   for (const topic of response.responses) {
     const standing = topicStanding(session.services.directory, topic);
     if (standing.kind !== 'known') continue;
-    for (const partition of topic.partitionResponses) shiftPartition(standing.view, partition);
+    for (const partition of topic.partitionResponses) {
+      shiftPartition(session.services, standing.view, partition);
+    }
     isChanged = true;
   }
   return isChanged;
 }
 
-function shiftPartition(view: TopicView, response: PartitionProduceResponse): void {
+function shiftPartition(
+  services: GatewayServices,
+  view: TopicView,
+  response: PartitionProduceResponse,
+): void {
   const partition = view.partition(response.index);
   const extent = openNativeExtent(partition);
   if (partition === undefined || extent === undefined) return;
   if (response.baseOffset >= 0n) response.baseOffset += extent.offsetShift;
   if (response.logStartOffset >= 0n) {
     const nativeStart = nativeOffset(response.logStartOffset);
-    const copyStart = partition.log === null ? null : virtualOffset(partition.log.logStart);
-    response.logStartOffset = mergedLogStart(extent, { copyStart, nativeStart });
+    const place = { topicId: view.topicId, partition: response.index, native: extent };
+    response.logStartOffset = promotedStart(services, place, partition, nativeStart);
   }
   const { currentLeader } = response;
   if (currentLeader.leaderEpoch >= 0) currentLeader.leaderEpoch += extent.epochShift;

@@ -13,6 +13,7 @@ import {
   createListOffsetsResponse,
   createListOffsetsTopicResponse,
   type ListOffsetsPartitionResponse,
+  type ListOffsetsResponse,
   listOffsetsResponseCodec,
 } from '../../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
@@ -29,12 +30,12 @@ interface Ask {
   readonly committed?: boolean;
 }
 
-async function ask(
+async function whole(
   session: FakeSession,
   timestamp: bigint,
   { name = 'orders', partition = 0, epoch = -1, committed = false }: Ask = {},
   version = 11,
-): Promise<ListOffsetsPartitionResponse> {
+): Promise<ListOffsetsResponse> {
   const request = createListOffsetsRequest({
     replicaId: -1,
     isolationLevel: committed ? 1 : 0,
@@ -51,10 +52,18 @@ async function ask(
       }),
     ],
   });
-  const { response } = await exchange(session, listOffsetsHandler, codecs, version, request);
-  const answer = response.topics[0]?.partitions[0];
+  return (await exchange(session, listOffsetsHandler, codecs, version, request)).response;
+}
+
+async function ask(
+  session: FakeSession,
+  timestamp: bigint,
+  asked: Ask = {},
+  version = 11,
+): Promise<ListOffsetsPartitionResponse> {
+  const answer = (await whole(session, timestamp, asked, version)).topics[0]?.partitions[0];
   assert.ok(answer !== undefined);
-  assert.equal(answer.partitionIndex, partition);
+  assert.equal(answer.partitionIndex, asked.partition ?? 0);
   return answer;
 }
 
@@ -172,15 +181,17 @@ interface Shell {
   readonly latest: bigint;
   readonly earliest: bigint;
   readonly byTime: readonly [offset: bigint, timestamp: bigint];
+  readonly throttleTimeMs: number;
 }
 
 /** S = 100, n = 8, native epoch 2 is V0 = 6. */
 function virtualBroker(log: MemoryMirrorLog | null, shell: Partial<Shell> = {}): FakeSession {
-  const { latest = 30n, earliest = 0n, byTime = [11n, 9000n] } = shell;
+  const { latest = 30n, earliest = 0n, byTime = [11n, 9000n], throttleTimeMs = 0 } = shell;
   const session = new FakeSession({ kind: 'broker', nodeId: 1 });
   session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
   session.broker.serve(listOffsetsRequestCodec, listOffsetsResponseCodec, (request) =>
     createListOffsetsResponse({
+      throttleTimeMs,
       topics: request.topics.map(({ name, partitions }) =>
         createListOffsetsTopicResponse({
           name,
@@ -222,9 +233,13 @@ test('rule 5: a promoted partition starts with the copy and ends with the shell'
   const session = virtualBroker(copy());
   assert.deepEqual(summary(await ask(session, -2n)), [40n, -1n, 4]);
   assert.deepEqual(summary(await ask(session, -4n)), [40n, -1n, 4]);
-  assert.deepEqual(asked(session), [], 'the copy settles it');
+  assert.deepEqual(
+    asked(session).map(({ timestamp }) => timestamp),
+    [-2n, -2n],
+    'the copy settles it, if no record behind it is deleted',
+  );
   assert.deepEqual(summary(await ask(session, -1n, { epoch: 7 })), [122n, -1n, 7]);
-  assert.equal(asked(session)[0]?.currentLeaderEpoch, 3);
+  assert.equal(asked(session).at(-1)?.currentLeaderEpoch, 3);
   assert.deepEqual(summary(await ask(session, -1n, { committed: true })), [120n, -1n, 7]);
 });
 
@@ -236,7 +251,10 @@ test('the end of a shell that only has hidden markers is S (R8: never below)', a
 test('times are looked up in the copy first, then in the shell', async () => {
   const session = virtualBroker(copy());
   assert.deepEqual(summary(await ask(session, 2000n)), [70n, 3000n, 5]);
-  assert.deepEqual(asked(session), []);
+  assert.deepEqual(
+    asked(session).map(({ timestamp }) => timestamp),
+    [-2n],
+  );
   assert.deepEqual(summary(await ask(session, 5000n)), [103n, 9000n, 7]);
   const none = virtualBroker(copy(), { byTime: [-1n, -1n] });
   assert.deepEqual(summary(await ask(none, 99_000n)).toString(), '-1,-1,7');
@@ -256,6 +274,64 @@ test('after the copy has aged out the start is the shell’s, never below S', as
   assert.deepEqual(summary(await ask(virtualBroker(log), -2n)), [100n, -1n, 6]);
   const later = virtualBroker(log, { earliest: 20n });
   assert.equal((await ask(later, -2n)).offset, 112n);
+});
+
+test('a consumer at S went back to the copy and round again: what is below a deleted record is gone', async () => {
+  for (const log of [copy(), null]) {
+    const cut = virtualBroker(log, { earliest: 11n });
+    assert.deepEqual(summary(await ask(cut, -2n)), [103n, -1n, 6]);
+    assert.deepEqual(summary(await ask(cut, -4n)), [103n, -1n, 6]);
+    assert.deepEqual(summary(await ask(cut, 2000n)), [103n, 9000n, 7]);
+    assert.deepEqual(summary(await ask(cut, -3n)), [103n, 9000n, 7]);
+  }
+  const largest = virtualBroker(copy(), { earliest: 11n, byTime: [11n, 2000n] });
+  assert.deepEqual(summary(await ask(largest, -3n)), [103n, 2000n, 7]);
+  const markersOnly = virtualBroker(copy(), { earliest: 8n });
+  assert.deepEqual(summary(await ask(markersOnly, -2n)), [40n, -1n, 4], 'only what is hidden');
+});
+
+test('hidden markers answered time look-ups, with their own times', async () => {
+  const markers = { byTime: [5n, 9000n] } as const;
+  const empty = virtualBroker(copy(), { ...markers, latest: 8n });
+  assert.deepEqual(summary(await ask(empty, -3n)), [70n, 3000n, 5], 'the last of the copy');
+  assert.deepEqual(summary(await ask(empty, 5000n)), [-1n, -1n, -1]);
+  const undecided = virtualBroker(copy(), { ...markers, latest: 10n });
+  assert.deepEqual(summary(await ask(undecided, 5000n, { committed: true })), [-1n, -1n, -1]);
+  const written = virtualBroker(copy(), { ...markers, latest: 9n });
+  assert.deepEqual(summary(await ask(written, 5000n)), [100n, 9000n, 7], 'no record is left out');
+  assert.equal(asked(written).at(-1)?.timestamp, -1n);
+  const noCopy = new MemoryMirrorLog(100n);
+  const bare = virtualBroker(noCopy, { ...markers, latest: 8n });
+  assert.deepEqual(summary(await ask(bare, -3n)), [-1n, -1n, -1]);
+});
+
+test('the time for which the broker throttles a client was lost on promoted topics', async () => {
+  const session = virtualBroker(copy(), { throttleTimeMs: 70 });
+  for (const timestamp of [-1n, -2n, 9000n]) {
+    assert.equal((await whole(session, timestamp)).throttleTimeMs, 70);
+  }
+});
+
+test('a leader epoch above the broker’s was let pass where the copy answers', async () => {
+  const session = virtualBroker(copy());
+  session.broker.serve(listOffsetsRequestCodec, listOffsetsResponseCodec, ({ topics }) =>
+    createListOffsetsResponse({
+      topics: topics.map(({ name, partitions }) =>
+        createListOffsetsTopicResponse({
+          name,
+          partitions: partitions.map(({ partitionIndex, currentLeaderEpoch }) =>
+            createListOffsetsPartitionResponse({
+              partitionIndex,
+              errorCode: currentLeaderEpoch > 3 ? ErrorCode.UNKNOWN_LEADER_EPOCH : ErrorCode.NONE,
+              offset: 0n,
+            }),
+          ),
+        }),
+      ),
+    }),
+  );
+  assert.equal(summary(await ask(session, -2n, { epoch: 8 })), ErrorCode.UNKNOWN_LEADER_EPOCH);
+  assert.deepEqual(summary(await ask(session, -2n, { epoch: 7 })), [40n, -1n, 4]);
 });
 
 test('R19: what a copy should hold and cannot read is 56, the end is still told', async () => {

@@ -2,11 +2,7 @@
 // merged in.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  type FetchPartition,
-  type FetchRequest,
-  fetchRequestCodec,
-} from '../../../protocol/generated/fetch-request.ts';
+import { fetchRequestCodec } from '../../../protocol/generated/fetch-request.ts';
 import {
   createAbortedTransaction,
   createEpochEndOffset,
@@ -19,8 +15,9 @@ import {
   type PartitionData,
 } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { type Ask, answered, exchangeFetch } from './fetch-fixtures.ts';
-import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
+import { type Ask, answered } from './fetch-fixtures.ts';
+import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
+import { asked, copy, fetch, fetchesSeen, shell, virtualBroker } from './promoted-fixtures.ts';
 import {
   batchesOf,
   DESCRIBE,
@@ -32,33 +29,6 @@ import {
 } from './read-fixtures.ts';
 
 const ordinary: Ask = { name: 'ordinary', id: otherId };
-
-/** The shell of `orders` holds native offsets from 8 on; `ordinary` is any other topic. */
-function shell(session: FakeSession, fields: Partial<PartitionData> = {}): void {
-  session.broker.serve(fetchRequestCodec, fetchResponseCodec, (request, version) =>
-    createFetchResponse({
-      throttleTimeMs: 3,
-      sessionId: request.sessionEpoch >= 0 ? 77 : 0,
-      responses: request.topics.map(({ topic, topicId, partitions }) =>
-        createFetchableTopicResponse({
-          topic,
-          topicId,
-          partitions: partitions.map(({ partition, fetchOffset }) =>
-            createPartitionData({
-              partitionIndex: partition,
-              highWatermark: 30n,
-              lastStableOffset: 28n,
-              logStartOffset: version >= 5 ? 0n : -1n,
-              abortedTransactions: null,
-              records: Buffer.concat([batch(fetchOffset, 2, { epoch: 2 }), batch(20n, 1)]),
-              ...fields,
-            }),
-          ),
-        }),
-      ),
-    }),
-  );
-}
 
 /** From now on the broker answers any fetch, of whatever session, with these partitions. */
 function continueSession(
@@ -76,45 +46,6 @@ function continueSession(
       ),
     }),
   );
-}
-
-/** The copy of `orders` holds [0, 100). */
-function copy(): MemoryMirrorLog {
-  return new MemoryMirrorLog(
-    0n,
-    batch(0n, 50, { epoch: 4 }),
-    batch(50n, 40, { epoch: 5, producerId: 9n, isTransactional: true }),
-    batch(90n, 9, { epoch: 5 }),
-    marker(99n, 9n, 'ABORT', 6),
-  );
-}
-
-function virtualBroker(log: MemoryMirrorLog | null = copy()): FakeSession {
-  const session = new FakeSession({ kind: 'broker', nodeId: 1 });
-  session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
-  shell(session);
-  return session;
-}
-
-async function fetch(
-  session: FakeSession,
-  asks: readonly Ask[],
-  fields: Partial<FetchRequest> = {},
-  version = 17,
-) {
-  return exchangeFetch(session, asks, { maxWaitMs: 500, ...fields }, version);
-}
-
-function fetchesSeen(session: FakeSession): { version: number; message: FetchRequest }[] {
-  return session.broker.seen
-    .filter(({ apiKey }) => apiKey === 1)
-    .map(({ version, message: seen }) => ({ version, message: seen as FetchRequest }));
-}
-
-function asked(session: FakeSession, topic = 0): FetchPartition {
-  const found = fetchesSeen(session).at(-1)?.message.topics[topic]?.partitions[0];
-  assert.ok(found !== undefined);
-  return found;
 }
 
 for (const version of [4, 7, 11, 12, 13, 15, 16, 18]) {

@@ -32,6 +32,9 @@ test("the log starts where the copy does while a copy exists, else at the shell'
       nativeStart: nativeOffset(nativeStart),
     });
   assert.equal(start(40n, 0n), 40n);
+  assert.equal(start(40n, 8n), 40n, 'only what is hidden went');
+  assert.equal(start(40n, 9n), 1001n, 'the record at S is deleted, so all below it is');
+  assert.equal(start(40n, -1n), 40n);
   assert.equal(start(1000n, 0n), 1000n, 'an empty copy; n = 8 is hidden');
   assert.equal(start(null, 3n), 1000n);
   assert.equal(start(null, 20n), 1012n, 'retention moved the shell on');
