@@ -18,7 +18,7 @@
  */
 import { ProtocolError, type ProtocolErrorCode } from './errors.ts';
 import { arrayElementsMax } from './limits.ts';
-import { batchHeaderBytes, batchOverheadBytes, readMagic } from './record-batch.ts';
+import { batchHeaderBytes, checkBatchHeader } from './record-batch.ts';
 import { ShortCursor } from './short-cursor.ts';
 
 const versionMin = 4;
@@ -26,8 +26,6 @@ const versionMax = 18;
 const flexibleFrom = 12;
 const topicIdsFrom = 13;
 const endpointsFrom = 16;
-/** Base offset, length, leader epoch and magic. */
-const batchHeadBytes = 17;
 /** The least that one element takes. */
 const topicBytesMin = 3;
 const partitionBytesMin = 4 + 2 + 8 + 8;
@@ -68,8 +66,8 @@ export interface PartitionVisitor {
   abortedFirstOffset?(bytes: Buffer, at: number): void;
   records?(bytes: Buffer, span: RecordsSpan): void;
   /**
-   * What there is of a batch's header; the last batch may be cut anywhere. Without this function
-   * the records are passed over unseen.
+   * A batch's header, or what there is of it: the last batch may be cut anywhere. Without this
+   * function the records are passed over unseen.
    */
   batch?(head: Buffer): void;
   tags?(bytes: Buffer, tags: PartitionTags): void;
@@ -284,11 +282,11 @@ export class FetchWalk {
 
   #takeBatch(cursor: ShortCursor): void {
     const left = this.#recordsBytesLeft;
-    const headBytes = Math.min(batchHeadBytes, left);
+    const headBytes = Math.min(batchHeaderBytes, left);
     const at = cursor.skip(headBytes);
     if (cursor.isShort) return;
     const head = cursor.bytes.subarray(at, at + headBytes);
-    const sizeInBytes = left < batchHeaderBytes ? left : sizeOfBatch(head);
+    const sizeInBytes = left < batchHeaderBytes ? left : checkBatchHeader(head, 0);
     this.#visitor?.batch?.(head);
     this.#bytesToPass = Math.min(sizeInBytes, left) - headBytes;
     this.#recordsBytesLeft = Math.max(0, left - sizeInBytes);
@@ -359,18 +357,6 @@ export class FetchWalk {
   #count(cursor: ShortCursor): number {
     return this.#isFlexible ? cursor.uvarint() - 1 : cursor.int32();
   }
-}
-
-function sizeOfBatch(head: Buffer): number {
-  const magic = readMagic(head, 0);
-  if (magic !== 2) {
-    throw fault('UNSUPPORTED_MAGIC', `record format magic ${magic}, only 2 is known`);
-  }
-  const sizeInBytes = head.readInt32BE(8) + batchOverheadBytes;
-  if (sizeInBytes < batchHeaderBytes) {
-    throw fault('INVALID_BATCH', `batch of ${sizeInBytes} bytes`);
-  }
-  return sizeInBytes;
 }
 
 function fault(code: ProtocolErrorCode, detail: string): ProtocolError {

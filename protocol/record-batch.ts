@@ -65,48 +65,58 @@ export function readMagic(buffer: Buffer, position: number): number | null {
   return isThere ? buffer.readInt8(position + magicPosition) : null;
 }
 
-/** Needs the 61 bytes of the header. Batches before magic 2 are refused by name. */
-export function readBatchHeader(buffer: Buffer, position: number): BatchHeader {
+/** What a header says that no batch can be is refused; returns the whole batch's size in bytes. */
+export function checkBatchHeader(buffer: Buffer, position: number): number {
   const available = buffer.length - position;
   if (!(position >= 0) || available <= magicPosition) {
     throw invalidBatch(position, `${available} bytes, a header takes ${batchHeaderBytes}`);
   }
-  const magic = buffer.readInt8(position + magicPosition);
-  if (magic !== 2) {
-    throw new ProtocolError('UNSUPPORTED_MAGIC', `record format magic ${magic}, only 2 is known`, {
-      messageName: 'RecordBatch',
-      offset: position,
-    });
-  }
+  checkMagic(buffer, position);
   if (available < batchHeaderBytes) {
     throw invalidBatch(position, `${available} bytes, a header takes ${batchHeaderBytes}`);
   }
-  const view = new DataView(buffer.buffer, buffer.byteOffset + position, batchHeaderBytes);
-  const batchLength = view.getInt32(8);
+  const batchLength = buffer.readInt32BE(position + 8);
   if (batchLength < batchHeaderBytes - batchOverheadBytes) {
     throw invalidBatch(position, `batch length ${batchLength}`);
   }
-  const lastOffsetDelta = view.getInt32(23);
-  const recordsCount = view.getInt32(57);
+  const lastOffsetDelta = buffer.readInt32BE(position + 23);
+  const recordsCount = buffer.readInt32BE(position + 57);
   if (lastOffsetDelta < 0 || recordsCount < 0) {
     const detail = `last offset delta ${lastOffsetDelta}, ${recordsCount} records`;
     throw invalidBatch(position, detail);
   }
+  return batchLength + batchOverheadBytes;
+}
+
+/** Of what has come of a batch; one that is cut before its magic passes. */
+function checkMagic(buffer: Buffer, position: number): void {
+  const magic = readMagic(buffer, position);
+  if (magic === null || magic === 2) return;
+  throw new ProtocolError('UNSUPPORTED_MAGIC', `record format magic ${magic}, only 2 is known`, {
+    messageName: 'RecordBatch',
+    offset: position,
+  });
+}
+
+/** Needs the 61 bytes of the header. Batches before magic 2 are refused by name. */
+export function readBatchHeader(buffer: Buffer, position: number): BatchHeader {
+  const sizeInBytes = checkBatchHeader(buffer, position);
+  const view = new DataView(buffer.buffer, buffer.byteOffset + position, batchHeaderBytes);
   return {
     baseOffset: view.getBigInt64(0),
-    batchLength,
+    batchLength: sizeInBytes - batchOverheadBytes,
     partitionLeaderEpoch: view.getInt32(leaderEpochPosition),
-    magic,
+    magic: 2,
     crc: view.getUint32(crcPosition),
     attributes: view.getInt16(attributesPosition),
-    lastOffsetDelta,
+    lastOffsetDelta: view.getInt32(23),
     baseTimestamp: view.getBigInt64(27),
     maxTimestamp: view.getBigInt64(35),
     producerId: view.getBigInt64(43),
     producerEpoch: view.getInt16(51),
     baseSequence: view.getInt32(53),
-    recordsCount,
-    sizeInBytes: batchLength + batchOverheadBytes,
+    recordsCount: view.getInt32(57),
+    sizeInBytes,
   };
 }
 
@@ -185,7 +195,7 @@ export function wholeBatches(records: Buffer): { readonly bytes: number; readonl
 
 /**
  * Shifts base offset and leader epoch in place, as far as they are present (the last batch of an
- * answer may be cut anywhere). Sentinels (negative) stay.
+ * answer may be cut anywhere). Sentinels (negative) stay. An older format has other fields there.
  */
 export function patchBatch(
   buffer: Buffer,
@@ -193,6 +203,7 @@ export function patchBatch(
   shift: { offsetShift: bigint; epochShift: number },
 ): void {
   if (buffer.length - position < 8) return;
+  checkMagic(buffer, position);
   if (shift.offsetShift !== 0n) {
     const baseOffset = buffer.readBigInt64BE(position);
     if (baseOffset >= 0n) buffer.writeBigInt64BE(baseOffset + shift.offsetShift, position);

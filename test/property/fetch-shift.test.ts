@@ -16,7 +16,7 @@ import {
   type PartitionData,
 } from '../../protocol/generated/fetch-response.ts';
 import { ProtocolError, Reader, Writer } from '../../protocol/index.ts';
-import { shiftFrame, shiftPassing } from '../../src/gateway/fetch-shift.ts';
+import { shiftFrame, shiftPassing, shiftRecords } from '../../src/gateway/fetch-shift.ts';
 import {
   nativeEpoch,
   nativeOffset,
@@ -236,6 +236,66 @@ test('R8: patched as it passes, split anywhere, a response is the same', () => {
     }),
     { numRuns: 300 },
   );
+});
+
+/** One promoted partition's answer with these records. */
+function promotedAnswer(records: Buffer, version: number) {
+  const { directory, services } = new FakeSession({ kind: 'broker', nodeId: 1 });
+  const timeline = timelineOf({ start: 0, mirrored: 100, ...nativeStart });
+  directory.put({ name: 'orders', mode: 'promoted', log: new MemoryMirrorLog(0n), timeline });
+  const partitionsOf = [createPartitionData({ highWatermark: 9n, records })];
+  const topic = version >= 13 ? '' : 'orders';
+  const responses = [
+    createFetchableTopicResponse({ topic, topicId: ordersId, partitions: partitionsOf }),
+  ];
+  const body = encode(createFetchResponse({ responses }), version);
+  return { services, frame: Buffer.concat([headerOf(version), body]) };
+}
+
+const nativeStart = { nativeEnd: 3, nativeEpoch: 0, lastVirtualEpoch: 4 };
+
+type Damage = readonly [what: string, code: string, damage: (records: Buffer) => unknown];
+
+const damages: readonly Damage[] = [
+  ['ends before it begins', 'INVALID_BATCH', (records) => records.writeInt32BE(-1, 23)],
+  ['has fewer records than none', 'INVALID_BATCH', (records) => records.writeInt32BE(-1, 57)],
+  ['is shorter than a header', 'INVALID_BATCH', (records) => records.writeInt32BE(48, 8)],
+  ['is of an old format', 'UNSUPPORTED_MAGIC', (records) => records.writeInt8(1, 16)],
+];
+
+test('a batch that cannot be was passed on shifted in a promoted answer, held or not', () => {
+  for (const [what, code, damage] of damages) {
+    const records = Buffer.concat([batch(3n, 2, {}), batch(5n, 2, {})]);
+    damage(records);
+    for (const version of [4, 11, 12, 15]) {
+      const whole = promotedAnswer(records, version);
+      const bodyOffset = headerOf(version).length;
+      assert.throws(
+        () => shiftFrame(whole.services, whole.frame, bodyOffset, version),
+        { code },
+        `${what}, held, version ${version}`,
+      );
+      const passing = promotedAnswer(records, version);
+      const patch = shiftPassing(passing.services, version);
+      assert.throws(
+        () => patch.push(passing.frame, () => undefined),
+        { code },
+        `${what}, passing, version ${version}`,
+      );
+    }
+    const shared = Buffer.from(records);
+    const extent = lastExtent(timelineOf({ start: 0, mirrored: 100, ...nativeStart }));
+    assert.ok(extent.where === 'native');
+    assert.throws(() => shiftRecords(shared, extent), { code }, `${what}, of a share fetch`);
+  }
+});
+
+test('the checksum of a short old message at the end of an answer was shifted as an epoch', () => {
+  const old = Buffer.alloc(40, 1);
+  old.writeInt8(1, 16);
+  const { services, frame } = promotedAnswer(Buffer.concat([batch(3n, 2, {}), old]), 12);
+  const code = 'UNSUPPORTED_MAGIC';
+  assert.throws(() => shiftFrame(services, frame, headerOf(12).length, 12), { code });
 });
 
 test('a response that passes and is cut anywhere, or has more behind it, is refused', () => {
