@@ -128,6 +128,16 @@ export interface MirrorLog {
   readonly lastStableOffset: bigint;
   /** Highest leader epoch among visible batches, or -1 when there is none. */
   readonly visibleEpoch: number;
+  /**
+   * Highest leader epoch that readers were ever shown, by batches that are gone as well, or -1. It
+   * survives a crash and never goes back.
+   */
+  readonly shownEpoch: number;
+  /**
+   * `truncate` has taken batches that readers had been shown, and none of a higher epoch than they
+   * were shown then is visible yet. It survives a crash.
+   */
+  readonly isCut: boolean;
   /** Leader epoch of the last appended batch (for LastFetchedEpoch), or -1. */
   readonly lastEpoch: number;
   readonly sizeBytes: number;

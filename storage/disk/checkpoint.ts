@@ -1,17 +1,19 @@
 // The checkpoint file of one log: what recovery may rely on.
 //
 // Owns: two slots in one file, written in place; each holds the log start, the durable end, the
-// epoch of a deleted head and the hold. It refuses to know segments. Invariant: a slot that is
-// known to be synced is never overwritten before the other one is synced too, so a crash at any
-// point leaves the last synced state whole, or a newer one.
+// epoch of a deleted head, the hold, and which epochs readers were shown. It refuses to know
+// segments. Invariant: a slot that is known to be synced is never overwritten before the other one
+// is synced too, so a crash at any point leaves the last synced state whole, or a newer one.
 //
 // A slot (all big-endian), at position 0 and 4096:
 //    0 magic "CWCP"   4 format int32     8 sequence int64   16 logStart int64
 //   24 durable: end int64, 32 segment int64, 40 position int64
 //   48 hold int64 (-1: none)            56 headEpoch int32
-//   60 sealGeneration int64             68 CRC-32C uint32 of bytes 0 to 67
-// Format 1 had no sealGeneration, and its CRC at 60. It is read, and written as format 2. A newer
-// format is refused: what it says of the log cannot be known.
+//   60 sealGeneration int64             68 shownEpoch int32     72 cutEpoch int32
+//   76 CRC-32C uint32 of bytes 0 to 75
+// Format 1 had no sealGeneration, and its CRC at 60; format 2 no shownEpoch and cutEpoch, and its
+// CRC at 68. They are read, and written as format 3. A newer format is refused: what it says of the
+// log cannot be known.
 
 import { crc32c } from '../../protocol/crc32c.ts';
 import { StorageError } from '../errors.ts';
@@ -38,17 +40,21 @@ export interface CheckpointState {
   readonly headEpoch: number;
   /** Which list of sealed segments counts; see seal-file.ts. */
   readonly sealGeneration: bigint;
+  /** Highest leader epoch that readers were ever shown, or -1. */
+  readonly shownEpoch: number;
+  /** That epoch when a truncation last took what they were shown, unless it is over; or -1. */
+  readonly cutEpoch: number;
 }
 
 export const checkpointFileName = 'checkpoint';
 
-const slotBytes = 72;
+const slotBytes = 80;
 /** By format. */
-const crcPositions: Readonly<Record<number, number>> = { 1: 60, 2: 68 };
+const crcPositions: Readonly<Record<number, number>> = { 1: 60, 2: 68, 3: 76 };
 const slotPositions = [0, 4096] as const;
 const magic = 0x43574350;
-const formatVersion = 2;
-const crcPosition = 68;
+const formatVersion = 3;
+const crcPosition = 76;
 
 function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
   const slot = Buffer.alloc(slotBytes);
@@ -62,6 +68,8 @@ function encodeSlot(state: CheckpointState, sequence: bigint): Buffer {
   slot.writeBigInt64BE(state.hold ?? -1n, 48);
   slot.writeInt32BE(state.headEpoch, 56);
   slot.writeBigInt64BE(state.sealGeneration, 60);
+  slot.writeInt32BE(state.shownEpoch, 68);
+  slot.writeInt32BE(state.cutEpoch, 72);
   slot.writeUInt32BE(crc32c(slot.subarray(0, crcPosition)), crcPosition);
   return slot;
 }
@@ -94,6 +102,8 @@ function decodeSlot(slot: Buffer, path: string): Slot | null {
     hold: hold < 0n ? null : hold,
     headEpoch: slot.readInt32BE(56),
     sealGeneration: format === 1 ? 0n : slot.readBigInt64BE(60),
+    shownEpoch: format < 3 ? -1 : slot.readInt32BE(68),
+    cutEpoch: format < 3 ? -1 : slot.readInt32BE(72),
   };
   return { state, sequence: slot.readBigInt64BE(8) };
 }

@@ -75,6 +75,7 @@ export class LogCutter {
     state.generation += 1;
     const { end } = state;
     state.durable = { end, segment: kept.segment.baseOffset, position: kept.segment.size };
+    state.noteCut(end);
     state.epochs.truncate(end);
     const { baseOffset: from } = kept.segment;
     state.transactions.truncate(end, { from, tracker: kept.tracker });
@@ -139,7 +140,10 @@ export class LogCutter {
     const durable = { end: logStart, segment: fresh.baseOffset, position: 0 };
     await durability.saveCheckpoint({ logStart, headEpoch, durable });
     state.headEpoch = headEpoch;
-    if (jumped) state.epochs.clear();
+    if (jumped) {
+      state.keepShownEpoch();
+      state.epochs.clear();
+    }
     const removed = state.segments.filter(({ path }) => path !== fresh.path);
     state.segments = [fresh];
     state.forgetDamage();

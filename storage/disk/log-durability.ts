@@ -159,7 +159,7 @@ export class LogDurability implements Flushable {
       if (directoryChanged) await disk.syncDirectory(state.directory);
       // The one that is written, which may have changed since the flush began.
       hold = state.hold;
-      await checkpoint.write({ ...state.checkpoint(), durable }, { sync });
+      await checkpoint.write(state.checkpoint(durable), { sync });
     } catch (error) {
       throw this.fail(error);
     } finally {

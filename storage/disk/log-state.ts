@@ -47,6 +47,9 @@ export class LogState {
   /** The log can no longer be written to, and why. */
   failure: StorageError | null = null;
   closed = false;
+  /** Of batches that may be gone; what is visible says the rest. */
+  #shownEpoch: number;
+  #cutEpoch: number;
   #visibleEnd: bigint;
   #lastStableOffset: bigint;
 
@@ -62,6 +65,8 @@ export class LogState {
     this.hold = checkpoint.hold;
     this.headEpoch = checkpoint.headEpoch;
     this.sealGeneration = checkpoint.sealGeneration;
+    this.#shownEpoch = checkpoint.shownEpoch;
+    this.#cutEpoch = checkpoint.cutEpoch;
     this.#visibleEnd = checkpoint.logStart;
     this.#lastStableOffset = checkpoint.logStart;
   }
@@ -102,9 +107,47 @@ export class LogState {
     return this.segments.reduce((sum, segment) => sum + segment.size, 0);
   }
 
-  checkpoint(): CheckpointState {
-    const { logStart, durable, hold, headEpoch, sealGeneration } = this;
-    return { logStart, durable, hold, headEpoch, sealGeneration };
+  /** As it is once everything up to `durable` is durable, and may be shown. */
+  checkpoint(durable: DurablePoint = this.durable): CheckpointState {
+    const { logStart, hold, headEpoch, sealGeneration } = this;
+    const shownEnd = hold === null ? durable.end : smaller(durable.end, hold);
+    // Before it is: of what is shown and then lost, nobody else would know the epoch.
+    const shownEpoch = Math.max(this.shownEpoch, this.epochs.visibleEpoch(shownEnd));
+    const cutEpoch = this.isCut ? this.#cutEpoch : -1;
+    return { logStart, durable, hold, headEpoch, sealGeneration, shownEpoch, cutEpoch };
+  }
+
+  get visibleEpoch(): number {
+    return this.epochs.visibleEpoch(this.#visibleEnd);
+  }
+
+  /** See `MirrorLog.shownEpoch`. */
+  get shownEpoch(): number {
+    return Math.max(this.#shownEpoch, this.visibleEpoch);
+  }
+
+  /** See `MirrorLog.isCut`. */
+  get isCut(): boolean {
+    return this.#cutEpoch >= 0 && this.visibleEpoch <= this.#cutEpoch;
+  }
+
+  /** To be called before batches go for good: their epochs have been shown. */
+  keepShownEpoch(): void {
+    const { isCut } = this;
+    this.#shownEpoch = this.shownEpoch;
+    if (!isCut) this.#cutEpoch = -1;
+  }
+
+  /** To be called before the tail goes. */
+  noteCut(end: bigint): void {
+    this.keepShownEpoch();
+    if (end < this.#visibleEnd) this.#cutEpoch = this.#shownEpoch;
+  }
+
+  /** Takes the place of another generation, whose readers are its own now. */
+  inheritShown(before: LogState): void {
+    this.#shownEpoch = before.shownEpoch;
+    this.#cutEpoch = before.isCut ? before.#cutEpoch : -1;
   }
 
   /** The segment that holds the offset, or would. */

@@ -97,7 +97,15 @@ export class DiskMirrorLog implements MirrorLog {
   }
 
   get visibleEpoch(): number {
-    return this.#state.epochs.visibleEpoch(this.#state.visibleEnd);
+    return this.#state.visibleEpoch;
+  }
+
+  get shownEpoch(): number {
+    return this.#state.shownEpoch;
+  }
+
+  get isCut(): boolean {
+    return this.#state.isCut;
   }
 
   get lastEpoch(): number {
@@ -258,6 +266,7 @@ export class DiskMirrorLog implements MirrorLog {
     const before = this.#generation;
     assertReplaces(next.state, before.state);
     await next.cutter.deleteHead(before.state.logStart);
+    next.state.inheritShown(before.state);
     await next.settle();
     const { directories, name } = this.#place;
     try {

@@ -234,7 +234,7 @@ class Recovery {
     this.#doubt('its checkpoint is missing or unreadable');
     const logStart = firstOffset;
     const durable = { end: logStart, segment: logStart, position: 0 };
-    const state = { logStart, durable, hold: null, headEpoch: -1, sealGeneration: 0n };
+    const state = { logStart, durable, hold: null, headEpoch: -1, ...newLogState };
     await Checkpoint.create(disk, path, state);
     await disk.syncDirectory(directory);
     const opened = await Checkpoint.open(path, files.use);
@@ -397,6 +397,8 @@ function reachesBeyond(segment: Segment, durable: DurablePoint): boolean {
   return from !== null && segment.size > from;
 }
 
+const newLogState = { sealGeneration: 0n, shownEpoch: -1, cutEpoch: -1 };
+
 export interface NewLog {
   readonly logStart: bigint;
   /** The epoch in force at the start, or -1. */
@@ -426,7 +428,7 @@ export async function createLogFiles(
       durable: { end: logStart, segment: logStart, position: 0 },
       hold: null,
       headEpoch,
-      sealGeneration: 0n,
+      ...newLogState,
     });
     await disk.syncDirectory(directory);
   } catch (error) {

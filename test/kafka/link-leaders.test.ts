@@ -155,7 +155,7 @@ describe('a mirror', () => {
     await until('an unclean leader', async () => (await leader(topic)) === 3, {
       deadlineMs: 40_000,
     });
-    await produce(world.source, { topic }, ['new history']);
+    // The source is quiet: nothing but its epochs says that it was cut.
     await until(
       'the truncation is told',
       () =>
@@ -164,6 +164,16 @@ describe('a mirror', () => {
           .some(({ event, fields }) => event === 'mirror_truncated' && fields.topic === topic),
       { deadlineMs: 30_000, describe: () => world.describe(topic) },
     );
+    const shown = () => {
+      const { advertisedEpoch, isTruncating } = world.directory.byName(topic)?.partition(0) ?? {};
+      return [advertisedEpoch, isTruncating];
+    };
+    await world.caughtUp(topic, [2n]);
+    const before = shown();
+    assert.equal(before[1], true, 'readers are sent away');
+    await world.restart();
+    assert.deepEqual(shown(), before, 'after a restart too');
+    await produce(world.source, { topic }, ['new history']);
     await world.caughtUp(topic, [3n]);
     await until(
       'readers are served again',

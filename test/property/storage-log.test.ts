@@ -260,6 +260,8 @@ class Run implements ModelRun<Step> {
     assert.equal(log.visibleEnd, model.visibleEnd, 'visibleEnd');
     assert.equal(log.lastEpoch, model.lastEpoch, 'lastEpoch');
     assert.equal(log.visibleEpoch, model.visibleEpoch(), 'visibleEpoch');
+    assert.equal(log.shownEpoch, model.shownEpoch, 'shownEpoch');
+    assert.equal(log.isCut, model.isCut(), 'isCut');
     // A transaction that lost its first batches with the head may hold readers back longer.
     const stable = log.lastStableOffset;
     assert.ok(stable <= model.lastStableOffset(), 'lastStableOffset too high');
@@ -330,8 +332,23 @@ class Run implements ModelRun<Step> {
     assert.deepEqual(await readAll(log), Buffer.concat(kept.map(({ bytes }) => bytes)));
     const last = kept.at(-1)?.next ?? log.logStart;
     assert.equal(log.end, last, 'nothing beyond what was appended');
+    this.#assertShown(possible);
     this.#adopt(kept, moved);
     await this.compare();
+  }
+
+  /** R8: what readers were told before the power went is not taken back. */
+  #assertShown(possible: readonly NaiveBatch[]): void {
+    const { model, inFlight, log } = this;
+    const highest = Math.max(model.shownEpoch, ...possible.map(({ epoch }) => epoch));
+    assert.ok(log.shownEpoch >= model.shownEpoch, `epoch ${log.shownEpoch} after the crash`);
+    assert.ok(log.shownEpoch <= highest, `epoch ${log.shownEpoch} was never shown`);
+    const isLess =
+      log.end < model.visibleEnd || (model.isCut() && log.visibleEpoch <= model.cutEpoch);
+    if (isLess) assert.ok(log.isCut, 'cut, and not known after the crash');
+    else if (inFlight.truncatedTo === null) assert.ok(!log.isCut, 'nothing was cut');
+    model.cutEpoch = log.isCut ? log.shownEpoch : -1;
+    model.shownEpoch = log.shownEpoch;
   }
 
   /** The model goes on from what the crash has left. */

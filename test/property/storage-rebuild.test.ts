@@ -200,6 +200,7 @@ class Run implements ModelRun<Step> {
     assert.equal(log.end, model.end, 'end');
     assert.equal(log.visibleEnd, model.visibleEnd, 'visibleEnd');
     assert.ok(log.visibleEpoch >= model.visibleEpoch(), 'visibleEpoch');
+    assert.ok(log.shownEpoch >= model.shownEpoch, 'shownEpoch');
     const expected = Buffer.concat(model.visible().map(({ bytes }) => bytes));
     assert.ok((await readAll(log, 2000)).equals(expected), 'what readers see');
     for (const time of [0n, 20n]) {

@@ -39,7 +39,10 @@ class MirrorPartitionView implements PartitionView {
   readonly timeline: Timeline;
   readonly log: MirrorLog | null;
   #highestEpoch: number;
-  /** The highest epoch when the log was truncated; null when it never was, or is over it. */
+  /**
+   * The highest epoch when the log was about to be truncated; null when it never was, or is over
+   * it. From then on the log knows by itself, over restarts too.
+   */
   #truncatedEpoch: number | null;
 
   constructor(parts: {
@@ -56,12 +59,13 @@ class MirrorPartitionView implements PartitionView {
   }
 
   get advertisedEpoch(): VirtualEpoch {
-    const visible = this.log?.visibleEpoch ?? -1;
-    if (visible > this.#highestEpoch) this.#highestEpoch = visible;
+    const shown = this.log?.shownEpoch ?? -1;
+    if (shown > this.#highestEpoch) this.#highestEpoch = shown;
     return virtualEpoch(this.#highestEpoch);
   }
 
   get isTruncating(): boolean {
+    if (this.log?.isCut === true) return true;
     if (this.#truncatedEpoch === null) return false;
     if ((this.log?.visibleEpoch ?? -1) > this.#truncatedEpoch) this.#truncatedEpoch = null;
     return this.#truncatedEpoch !== null;

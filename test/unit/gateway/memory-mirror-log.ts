@@ -117,6 +117,12 @@ export class MemoryMirrorLog implements MirrorLog {
       -1,
     );
   }
+  get shownEpoch(): number {
+    return this.visibleEpoch;
+  }
+  get isCut(): boolean {
+    return false;
+  }
   get lastEpoch(): number {
     return this.#batches.at(-1)?.header.partitionLeaderEpoch ?? -1;
   }

@@ -80,6 +80,33 @@ test('after a truncation clients are sent away until the new epoch is durable', 
   assert.equal(partition()?.isTruncating, false);
 });
 
+test('R8: a restart in the middle of a truncation told clients a lower epoch, and served them', async (t) => {
+  const state = new FakeState();
+  const { storage, reopen } = await openTestStorage(t);
+  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  state.topics.set('orders', record());
+  const before = new MirrorTopics({ state, storage, events: new Events() });
+  await before.start();
+  await log.append(batch({ base: 0n, epoch: 3 }));
+  await log.append(batch({ base: 1n, epoch: 7 }));
+  await log.flush();
+  before.noteTruncation('orders', 0);
+  await log.truncate(1n);
+  const said = (topics: MirrorTopics) => {
+    const { advertisedEpoch, isTruncating } = topics.byName('orders')?.partition(0) ?? {};
+    return [advertisedEpoch, isTruncating];
+  };
+  assert.deepEqual(said(before), [7, true]);
+  before.close();
+  const after = new MirrorTopics({ state, storage: await reopen(), events: new Events() });
+  await after.start();
+  assert.deepEqual(said(after), [7, true]);
+  const again = after.byName('orders')?.partition(0)?.log;
+  await again?.append(batch({ base: 1n, epoch: 8 }));
+  await again?.flush();
+  assert.deepEqual(said(after), [8, false]);
+});
+
 test('who waits for some topics hears of these only, until it waits no more', async (t) => {
   const { state, topics } = await scene(t);
   await topics.start();

@@ -84,3 +84,53 @@ test('a truncation takes epochs back', async () => {
   await appendDurably(log, dataBatch(1n, { epoch: 1 }));
   assert.deepEqual(log.epochEnd(2), { epoch: 1, endOffset: 2n });
 });
+
+test('R8: epochs that readers were shown were forgotten over a restart', async () => {
+  const cut = await createTestLog();
+  const first = dataBatch(0n, { epoch: 1 });
+  await appendDurably(cut.log, first, dataBatch(1n, { epoch: 4 }));
+  assert.equal(cut.log.isCut, false);
+  await cut.log.truncate(1n);
+  const cutAgain = await reopenLog(cut, { powerCut: true });
+  for (const { log } of [cut, cutAgain]) {
+    assert.deepEqual([log.visibleEpoch, log.shownEpoch, log.isCut], [1, 4, true]);
+  }
+  await appendDurably(cutAgain.log, dataBatch(1n, { epoch: 3 }));
+  assert.equal(cutAgain.log.isCut, true, 'of an epoch that readers know already');
+  await appendDurably(cutAgain.log, dataBatch(2n, { epoch: 5 }));
+  for (const { log } of [cutAgain, await reopenLog(cutAgain, { powerCut: true })]) {
+    assert.deepEqual([log.shownEpoch, log.isCut], [5, false]);
+  }
+  const jumped = await createTestLog();
+  await appendDurably(jumped.log, dataBatch(0n, { epoch: 4 }));
+  await jumped.log.deleteHead(100n);
+  for (const { log } of [jumped, await reopenLog(jumped, { powerCut: true })]) {
+    assert.deepEqual([log.visibleEpoch, log.shownEpoch, log.isCut], [-1, 4, false]);
+  }
+});
+
+test('R8: what nobody was shown is cut off without a word', async () => {
+  const before = await createTestLog();
+  await appendDurably(before.log, dataBatch(0n, { epoch: 1 }));
+  before.log.hold(1n);
+  await before.log.append(dataBatch(1n, { epoch: 4 }));
+  await before.log.flush();
+  await before.log.truncate(1n);
+  before.log.hold(null);
+  for (const { log } of [before, await reopenLog(before)]) {
+    assert.deepEqual([log.shownEpoch, log.isCut], [1, false]);
+  }
+});
+
+test('R8: a new generation knows what readers of the one before were shown', async () => {
+  const before = await createTestLog();
+  const first = dataBatch(0n, { epoch: 1 });
+  await appendDurably(before.log, first, dataBatch(1n, { epoch: 4 }));
+  await before.log.truncate(1n);
+  const rebuild = await before.log.rebuild(0n);
+  await rebuild.append(first);
+  await rebuild.swap();
+  for (const { log } of [before, await reopenLog(before, { powerCut: true })]) {
+    assert.deepEqual([log.shownEpoch, log.isCut], [4, true]);
+  }
+});

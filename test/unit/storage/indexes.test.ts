@@ -210,17 +210,21 @@ test('a disk that takes no index files leaves the log working, and is reported',
   assert.ok((await names(after, '.index')).length > 0, 'sealed by the restart');
 });
 
-/** A slot as format 1 had it: no generation, the CRC at 60. */
-function asFormat1(content: Buffer): Buffer {
+/**
+ * Slots as earlier formats had them: 1 without a generation, the CRC at 60; 2 without epochs that
+ * were shown, the CRC at 68.
+ */
+function asFormat(format: 1 | 2, content: Buffer): Buffer {
+  const crcAt = { 1: 60, 2: 68 }[format];
   for (const at of [0, 4096]) {
-    const slot = content.subarray(at, at + 72);
-    if (slot.length < 72 || slot.readUInt32BE(0) === 0) continue;
-    slot.writeInt32BE(1, 4);
-    slot.writeUInt32BE(crc32c(slot.subarray(0, 60)), 60);
-    slot.writeUInt32BE(0, 64);
-    slot.writeUInt32BE(0, 68);
+    const slot = content.subarray(at, at + 80);
+    if (slot.length < 80 || slot.readUInt32BE(0) === 0) continue;
+    slot.writeInt32BE(format, 4);
+    slot.writeUInt32BE(crc32c(slot.subarray(0, crcAt)), crcAt);
+    slot.fill(0, crcAt + 4);
   }
-  return content;
+  // Its second slot ended here.
+  return content.subarray(0, 4096 + crcAt + 4);
 }
 
 test('a log of the first format is read, and gets its indexes', async () => {
@@ -231,7 +235,7 @@ test('a log of the first format is read, and gets its indexes', async () => {
       before.disk.tamperRemove(`${logDirectory}/${name}`);
     }
   }
-  before.disk.tamper(`${logDirectory}/checkpoint`, asFormat1);
+  before.disk.tamper(`${logDirectory}/checkpoint`, (content) => asFormat(1, content));
   const after = await reopenLog(before, options);
   assert.deepEqual(await answers(after), expected);
   assert.deepEqual(kinds(after.reports), []);
@@ -240,11 +244,23 @@ test('a log of the first format is read, and gets its indexes', async () => {
   assert.deepEqual(await answers(last), expected);
 });
 
+test('a log of the second format is read, and what readers saw is known by its batches', async () => {
+  const before = await fourSegments();
+  const expected = await answers(before);
+  before.disk.tamper(`${logDirectory}/checkpoint`, (content) => asFormat(2, content));
+  const after = await reopenLog(before, options);
+  assert.deepEqual(await answers(after), expected);
+  assert.deepEqual(kinds(after.reports), []);
+  for (const { log } of [after, await reopenLog(after, options)]) {
+    assert.deepEqual([log.shownEpoch, log.isCut], [2, false]);
+  }
+});
+
 test('a checkpoint of a later format is refused by name', async () => {
   const before = await fourSegments();
   before.disk.tamper(`${logDirectory}/checkpoint`, (content) => {
     content.writeInt32BE(7, 4);
     return content;
   });
-  await assert.rejects(reopenLog(before, options), /has format 7, this version .* reads 1 to 2/);
+  await assert.rejects(reopenLog(before, options), /has format 7, this version .* reads 1 to 3/);
 });

@@ -34,6 +34,8 @@ export class NaiveLog {
   visibleEnd: bigint;
   hold: bigint | null = null;
   headEpoch = -1;
+  shownEpoch = -1;
+  cutEpoch = -1;
 
   constructor(logStart: bigint) {
     this.logStart = logStart;
@@ -74,6 +76,12 @@ export class NaiveLog {
   advance(): void {
     const allowed = this.hold === null ? this.durableEnd : smaller(this.durableEnd, this.hold);
     this.visibleEnd = larger(larger(this.visibleEnd, allowed), this.logStart);
+    this.shownEpoch = Math.max(this.shownEpoch, this.visibleEpoch());
+  }
+
+  /** What readers saw was cut off, and nothing above its epochs has come since. */
+  isCut(): boolean {
+    return this.cutEpoch >= 0 && this.visibleEpoch() <= this.cutEpoch;
   }
 
   setHold(offset: bigint | null): void {
@@ -82,15 +90,19 @@ export class NaiveLog {
   }
 
   truncate(offset: bigint): void {
-    const cut = offset < this.end;
-    if (cut) this.batches = this.batches.filter(({ next }) => next <= offset);
     this.flush();
-    if (cut && this.end < this.visibleEnd) this.visibleEnd = this.end;
+    if (offset >= this.end) return;
+    this.batches = this.batches.filter(({ next }) => next <= offset);
+    this.durableEnd = this.end;
+    if (this.end >= this.visibleEnd) return;
+    this.visibleEnd = this.end;
+    this.cutEpoch = this.shownEpoch;
   }
 
   deleteHead(logStart: bigint): void {
     if (logStart <= this.logStart) return;
     this.flush();
+    if (!this.isCut()) this.cutEpoch = -1;
     const below = this.batches.findLast(({ base }) => base < logStart);
     if (logStart > this.end) this.headEpoch = -1;
     else if (below !== undefined) this.headEpoch = below.epoch;
