@@ -7,7 +7,7 @@ import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource, destinationSecurity } from './clients.ts';
 import type { CausewayConfig } from './config/config.ts';
-import { eventsMax, memoryWarning } from './config/limits.ts';
+import { eventsMax, memoryTermsOf, memoryWarning } from './config/limits.ts';
 import { type Gateway, startGateway } from './gateway/gateway.ts';
 import { type OffsetShift, shiftedDirectory } from './gateway/shifted-directory.ts';
 import { systemClock } from './link/context.ts';
@@ -21,6 +21,7 @@ import {
   connectionWarnings,
   destinationClusterId,
   inspectDirectory,
+  linkMemory,
   openStorage,
 } from './startup.ts';
 import { formatExport } from './state/export-file.ts';
@@ -139,7 +140,7 @@ async function openParts(
     onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());
-  const memory = memoryWarning(totalmem());
+  const memory = memoryWarning(totalmem(), memoryTermsOf(linkMemory(state.view.links.values())));
   if (memory !== null) events.warn('memory_limit', `Memory: ${memory}.`);
   // Nobody waits for it: a broker that is down would hold up the start.
   void connectionWarnings(config, destination).then((warnings) => {

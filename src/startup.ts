@@ -17,10 +17,14 @@ import {
 } from '../storage/index.ts';
 import { type Cluster, ClusterError } from './cluster/cluster.ts';
 import type { CausewayConfig } from './config/config.ts';
+import type { LinkMemory } from './config/limits.ts';
 import { connectionLimitWarnings } from './gateway/connection-limits.ts';
 import { UpstreamAddresses } from './gateway/upstream-addresses.ts';
+import { defaultLinkLimits } from './link/context.ts';
+import { answerSizes, parseLinkSettings } from './link/settings/link-settings.ts';
 import type { Events } from './observe/events.ts';
 import { emitStorageReport } from './observe/storage-events.ts';
+import type { LinkRecord } from './state/records.ts';
 import { snapshotFileName } from './state/snapshot.ts';
 import type { State } from './state/state.ts';
 
@@ -171,4 +175,13 @@ export async function openStorage(start: StorageStart): Promise<OpenedStorage> {
     await state.commit([{ put: { kind: 'storage', directoryId: storage.directoryId } }]);
   }
   return storage;
+}
+
+/** What links count for in the memory sum. */
+export function linkMemory(links: Iterable<LinkRecord>): LinkMemory[] {
+  return [...links].map(({ name, configs }) => {
+    const settings = parseLinkSettings(configs);
+    const { fetchersPerBroker } = settings;
+    return { name, fetchersPerBroker, sizes: answerSizes(settings, defaultLinkLimits) };
+  });
 }

@@ -15,6 +15,11 @@ const smallBytes = 64 * 1024;
 /** Answers in a row that need a quarter or less, after which the memory of large ones is let go. */
 const smallInRowMax = 32;
 
+/** Somewhat more than asked for: the next answer is rarely of exactly the same size. */
+export function frameBufferBytesMax(sizeInBytes: number): number {
+  return sizeInBytes + (sizeInBytes >>> 3);
+}
+
 export class FrameBuffer implements FrameReceiver {
   #buffer: Buffer | undefined;
   #smallInRow = 0;
@@ -34,8 +39,7 @@ export class FrameBuffer implements FrameReceiver {
     if (this.#smallInRow >= smallInRowMax) this.#buffer = undefined;
     if (isSmall) return Buffer.allocUnsafe(sizeInBytes);
     if (this.#buffer === undefined || this.#buffer.length < sizeInBytes) {
-      // Somewhat more than asked for: the next answer is rarely of exactly the same size.
-      this.#buffer = Buffer.allocUnsafeSlow(sizeInBytes + (sizeInBytes >>> 3));
+      this.#buffer = Buffer.allocUnsafeSlow(frameBufferBytesMax(sizeInBytes));
     }
     return this.#buffer.subarray(0, sizeInBytes);
   }

@@ -1,6 +1,7 @@
 // The memory sum (R14): what each part of the service may hold at most, from the limits of the
-// parts themselves, and what that makes for one more client connection, one more source broker, and
-// the rest. Owns no limit but those of the admin API and the events. Shown by `serve --check`.
+// parts themselves, and what that makes for one more client connection, one more connection that
+// records are fetched over, and the rest. Owns no limit but those of the admin API and the events.
+// Shown by `serve --check`, which knows no links; a start adds up the links that there are.
 import { indexBytesMaxDefault } from '../../storage/index.ts';
 import { clusterLimitsDefault } from '../cluster/limits.ts';
 import {
@@ -19,6 +20,7 @@ import {
   verdictsMax,
 } from '../gateway/limits.ts';
 import { defaultLinkLimits } from '../link/context.ts';
+import { type AnswerSizes, besideFetchersBytesMax, fetcherBytesMax } from '../link/fetch/limits.ts';
 import { eventBytesMax } from '../observe/events.ts';
 
 /** A list of 10,000 topics with the longest names fits. */
@@ -58,7 +60,7 @@ export const clientConnectionBytesMax =
 /** By so much whoever comes last may go over what is shared. */
 const overshootBytes = Math.max(requestBytesMaxDefault, collectedResponseBytesMax);
 
-export const memoryTerms: readonly MemoryTerm[] = [
+const termsWithoutLinks: readonly MemoryTerm[] = [
   { what: 'client connection', countMax: connectionsMax, bytesMax: clientConnectionBytesMax },
   { what: 'requests in part, all clients', countMax: 1, bytesMax: partialRequestBytesMax },
   {
@@ -76,8 +78,6 @@ export const memoryTerms: readonly MemoryTerm[] = [
     countMax: verdictsMax,
     bytesMax: verdictBytesMax,
   },
-  // One Fetch answer is on its way while the one before is appended; one more when that is slow.
-  { what: 'source broker', countMax: null, bytesMax: 3 * defaultLinkLimits.fetchBytesMax },
   // What describes a whole cluster is asked of one broker at a time.
   {
     what: 'broker of the destination that answers us',
@@ -88,6 +88,53 @@ export const memoryTerms: readonly MemoryTerm[] = [
   { what: 'index cache of the storage', countMax: 1, bytesMax: indexBytesMaxDefault },
   { what: 'event', countMax: eventsMax, bytesMax: eventBytesMax },
 ];
+
+const sizesDefault: AnswerSizes = {
+  bytesMax: defaultLinkLimits.fetchBytesMax,
+  partitionBytesMax: defaultLinkLimits.fetchPartitionBytesMax,
+};
+
+const sourceAnswers: MemoryTerm = {
+  what: 'source that answers us, but for records',
+  countMax: null,
+  bytesMax: clusterLimitsDefault.frameBytesMax,
+};
+
+/** As links are by default. */
+export const memoryTerms: readonly MemoryTerm[] = [
+  ...termsWithoutLinks,
+  {
+    what: 'connection of a link that fetches from a source broker',
+    countMax: null,
+    bytesMax: fetcherBytesMax(sizesDefault),
+  },
+  {
+    what: 'link, for what is read beside these connections',
+    countMax: null,
+    bytesMax: besideFetchersBytesMax(sizesDefault),
+  },
+  sourceAnswers,
+];
+
+export interface LinkMemory {
+  readonly name: string;
+  /** To each broker of its source. */
+  readonly fetchersPerBroker: number;
+  readonly sizes: AnswerSizes;
+}
+
+/** With the links that there are, each with one broker of its source. */
+export function memoryTermsOf(links: readonly LinkMemory[]): readonly MemoryTerm[] {
+  const ofLinks = links.flatMap(({ name, fetchersPerBroker, sizes }) => [
+    {
+      what: `link '${name}', fetching from one source broker`,
+      countMax: 1,
+      bytesMax: fetchersPerBroker * fetcherBytesMax(sizes) + besideFetchersBytesMax(sizes),
+    },
+    { ...sourceAnswers, countMax: 1 },
+  ]);
+  return [...termsWithoutLinks, ...ofLinks];
+}
 
 /** All that the limits allow, with every client connection at its worst and one broker each. */
 export function memoryBytesMax(terms: readonly MemoryTerm[] = memoryTerms): number {

@@ -15,7 +15,12 @@ import { growMirror } from './mirror/grow-mirror.ts';
 import { isFetching, type LinkConditions } from './mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
 import { failedWith, type TopicChanges, withLoss } from './mirror/topic-changes.ts';
-import { type LinkSettings, needsReconnect, parseLinkSettings } from './settings/link-settings.ts';
+import {
+  answerSizes,
+  type LinkSettings,
+  needsReconnect,
+  parseLinkSettings,
+} from './settings/link-settings.ts';
 import { messageOf, Signal } from './signal.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
 
@@ -308,8 +313,7 @@ export class LinkRuntime implements FeedLink {
     const nowMs = clock.monotonicMs();
     return {
       waitMs: this.#settings.fetchWaitMs ?? limits.fetchWaitMs,
-      bytesMax: this.#settings.fetchBytesMax ?? limits.fetchBytesMax,
-      partitionBytesMax: this.#settings.fetchPartitionBytesMax ?? limits.fetchPartitionBytesMax,
+      ...answerSizes(this.#settings, limits),
       bytesPerSecond: this.#settings.bytesPerSecond,
       rackId: nowMs < this.#leadersOnlyUntilMs ? '' : this.#settings.rack,
     };

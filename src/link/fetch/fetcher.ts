@@ -20,6 +20,7 @@ import type { ByteThrottle } from './byte-throttle.ts';
 import { acceptPartition } from './fetch-response.ts';
 import { FetchRound } from './fetch-round.ts';
 import { type FetchOptions, FetchSession } from './fetch-session.ts';
+import { framesMax } from './limits.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import type { RangeReaders } from './range-readers.ts';
 import type { FeedLink } from './source-link.ts';
@@ -29,9 +30,7 @@ const blockedWaitMs = 200;
 const answerTimeoutMs = 30_000;
 const backoffMaxMs = 2_000;
 const throttleMaxMs = 30_000;
-/** Answers that are held at a time: one is received while the other is appended. */
-const framesMax = 2;
-/** When both have waited so long for some partition, the others get one more. */
+/** When all answers have waited so long for some partition, the others get one more. */
 const spareAfterMs = 1_000;
 const waitMsPerFeed = 0.2;
 const waitMsMax = 2_000;

@@ -18,6 +18,7 @@ import { FrameBuffer } from '../../cluster/frame-buffer.ts';
 import type { LinkClock } from '../context.ts';
 import { Signal } from '../signal.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
+import { rangeAnswerBytesMax, rangesMax } from './limits.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { endOfEpoch, fetchRange, type RangeSource } from './range-requests.ts';
 import type { FeedLink } from './source-link.ts';
@@ -48,6 +49,7 @@ interface Range {
   readonly to: bigint;
   /** What has arrived goes so far. */
   reached: bigint;
+  /** What of it waits to be appended. */
   readonly parts: {
     readonly from: bigint;
     readonly records: Buffer;
@@ -93,9 +95,10 @@ export class RangeReader {
       this.#ask();
       const head = this.#ranges[0];
       if (head === undefined) return;
-      if (head.reached < head.to) await this.#signal.wait(waitMs);
-      else if (await this.#append(head)) this.#ranges.shift();
-      else return;
+      if (head.parts.length > 0) {
+        if (!(await this.#append(head))) return;
+      } else if (head.reached < head.to) await this.#signal.wait(waitMs);
+      else this.#ranges.shift();
     }
     if (this.#fault !== undefined) throw this.#fault;
   }
@@ -113,7 +116,7 @@ export class RangeReader {
     const { chunkBytes, windowBytes, bytesPerSecond } = settings();
     const nowMs = clock.monotonicMs();
     if (nowMs < this.#pausedUntilMs || throttle.waitMs({ nowMs, bytesPerSecond }) > 0) return;
-    const framesMax = Math.max(2, Math.floor(windowBytes / chunkBytes));
+    const framesMax = rangesMax(chunkBytes, windowBytes);
     const hasRoom = (): boolean => this.#frames.length > 0 || this.#framesCount < framesMax;
     for (const range of this.#ranges) {
       if (range.isUnderWay || range.reached >= range.to) continue;
@@ -141,9 +144,7 @@ export class RangeReader {
     const { link, lane } = this.#parts;
     const frame = this.#frame();
     const from = range.reached;
-    const expected = Math.ceil(Number(range.to - from) * this.#bytesPerOffset);
-    // The first batch may begin before the range, and the last one end behind it.
-    const bytesMax = expected + 2 * this.#batchBytesMax;
+    const bytesMax = this.#bytesOf(range);
     range.isUnderWay = true;
     fetchRange(link.cluster, this.#source, { offset: from, bytesMax, lane, into: frame })
       .then((answer) => {
@@ -163,6 +164,15 @@ export class RangeReader {
         range.isUnderWay = false;
         this.#signal.notify();
       });
+  }
+
+  /** What is missing of a range, but no more than one is meant to have: records may grow. */
+  #bytesOf({ to, reached }: Range): number {
+    const { chunkBytes } = this.#parts.settings();
+    const expected = Math.ceil(Number(to - reached) * this.#bytesPerOffset);
+    // The first batch may begin before the range, and the last one end behind it.
+    const bytes = Math.min(expected, chunkBytes) + 2 * this.#batchBytesMax;
+    return Math.min(bytes, rangeAnswerBytesMax(chunkBytes));
   }
 
   #pause(throttleTimeMs: number): void {
@@ -193,10 +203,14 @@ export class RangeReader {
     return true;
   }
 
-  /** False: it does not go on where the log ends, or the epochs do not prove that it does. */
+  /**
+   * What has come of the first range: its rest comes into memory that is free by then. False: it
+   * does not go on where the log ends, or the epochs do not prove that it does.
+   */
   async #append(range: Range): Promise<boolean> {
     const { feed, link, clock } = this.#parts;
-    for (const { from, records, frame } of range.parts) {
+    for (let part = range.parts.shift(); part !== undefined; part = range.parts.shift()) {
+      const { from, records, frame } = part;
       const { log } = feed;
       if (from > log.end || feed.startOverride !== null) return false;
       const rest = behind(records, log.end);

@@ -4,15 +4,12 @@
 
 import type { LinkClock } from '../context.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
+import { type AnswerSizes, rangeBytes, rangeReadersMax } from './limits.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { RangeReader, type RangeSettings } from './range-reader.ts';
 import { endOfEpoch } from './range-requests.ts';
 import type { FeedLink } from './source-link.ts';
 
-/** Smaller than a fetcher's answers may be: a window of few large ranges does not fill a line. */
-const rangeBytesMax = 1024 * 1024;
-/** Each holds as many bytes as a fetcher's answer may have. */
-const readersMax = 4;
 /** A way there and back that takes so long is worth not to be waited for. */
 const roundTripMsMin = 15;
 /** A measured line is believed for so long. */
@@ -30,9 +27,7 @@ export interface FullAnswer {
 }
 
 /** What a fetcher's answers are limited to. */
-export interface AnswerLimits {
-  readonly bytesMax: number;
-  readonly partitionBytesMax: number;
+export interface AnswerLimits extends AnswerSizes {
   /** Of the whole link; null does not limit. */
   readonly bytesPerSecond: number | null;
 }
@@ -45,7 +40,7 @@ export class RangeReaders {
     readonly throttle: ByteThrottle;
     readonly mayFetch: () => boolean;
   };
-  readonly #lanes = Array.from({ length: readersMax }, (_, index) => index);
+  readonly #lanes = Array.from({ length: rangeReadersMax }, (_, index) => index);
   /** By broker: the shortest way there and back of late; 0 while it is being measured. */
   readonly #lines = new Map<number, { readonly roundTripMs: number; readonly atMs: number }>();
 
@@ -86,9 +81,9 @@ export class RangeReaders {
   }
 
   #settings(): RangeSettings {
-    const { partitionBytesMax, bytesMax, bytesPerSecond } = this.#parts.settings();
-    const chunkBytes = Math.min(partitionBytesMax, rangeBytesMax);
-    return { chunkBytes, windowBytes: bytesMax, bytesPerSecond };
+    const limits = this.#parts.settings();
+    const { bytesMax, bytesPerSecond } = limits;
+    return { chunkBytes: rangeBytes(limits), windowBytes: bytesMax, bytesPerSecond };
   }
 
   #isFar(feed: PartitionFeed): boolean {

@@ -10,6 +10,8 @@ import {
 } from '../../config/security-settings.ts';
 import { withoutProtocol } from '../../config/values.ts';
 import { type GroupFilter, parseGroupFilters } from '../../tasks/group-filters.ts';
+import type { LinkLimits } from '../context.ts';
+import { type AnswerSizes, answerBytesMax } from '../fetch/limits.ts';
 import { LinkError } from '../link-error.ts';
 import { earliestStart, startOffsetSetting, startTimestamp } from '../mirror/start-offset.ts';
 import { boolean, filters, integer, list, refuse } from './setting-values.ts';
@@ -176,8 +178,8 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
   const [fault] = securityFaults(given);
   if (fault !== undefined) refuse(fault.setting, fault.reason);
   const configs: Record<string, string> = { ...linkSettingDefaults, ...given };
-  const setNumber = (name: string, min: number): number | null => {
-    const value = integer(configs, name, min);
+  const setNumber = (name: string, min: number, max?: number): number | null => {
+    const value = integer(configs, name, min, max);
     return Object.hasOwn(given, name) ? value : null;
   };
   for (const name of ['request.timeout.ms', 'retry.backoff.ms', 'reconnect.backoff.ms']) {
@@ -191,8 +193,8 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
     prefix: prefix(configs['cluster.link.prefix'] ?? ''),
     paused: boolean(configs, 'cluster.link.paused'),
     retryTimeoutMs: integer(configs, 'cluster.link.retry.timeout.ms', 1),
-    fetchBytesMax: setNumber('replica.fetch.response.max.bytes', 1024),
-    fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024),
+    fetchBytesMax: setNumber('replica.fetch.response.max.bytes', 1024, answerBytesMax),
+    fetchPartitionBytesMax: setNumber('replica.fetch.max.bytes', 1024, answerBytesMax),
     fetchWaitMs: setNumber('replica.fetch.wait.max.ms', 0),
     fetchersPerBroker: integer(configs, 'num.cluster.link.fetchers', 1, fetchersMax),
     bytesPerSecond: throttle(configs),
@@ -207,6 +209,14 @@ export function parseLinkSettings(given: Readonly<Record<string, string>>): Link
       filters: filters(configs, 'consumer.offset.group.filters', parseGroupFilters),
       isPrefixed: boolean(configs, 'consumer.group.prefix.enable'),
     },
+  };
+}
+
+/** What the link's answers are limited to, as it is set or by default. */
+export function answerSizes(settings: LinkSettings, limits: LinkLimits): AnswerSizes {
+  return {
+    bytesMax: settings.fetchBytesMax ?? limits.fetchBytesMax,
+    partitionBytesMax: settings.fetchPartitionBytesMax ?? limits.fetchPartitionBytesMax,
   };
 }
 

@@ -2,7 +2,12 @@
 // much.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { memoryBytesMax, memoryTerms, memoryWarning } from '../../../src/config/limits.ts';
+import {
+  memoryBytesMax,
+  memoryTerms,
+  memoryTermsOf,
+  memoryWarning,
+} from '../../../src/config/limits.ts';
 import {
   clientIdCharactersMax,
   collectedResponseBytesMax,
@@ -55,6 +60,28 @@ test('R14: what is large is shared by all clients, and each connection has its l
   );
   const inGiB = memoryBytesMax() / 2 ** 30;
   assert.ok(inGiB < 8, `${inGiB} GiB: a sum that no machine has says nothing`);
+});
+
+const mib = 1024 * 1024;
+const linkTerms = (fetchersPerBroker: number, bytesMax: number, partitionBytesMax: number) =>
+  memoryTermsOf([{ name: 'dr', fetchersPerBroker, sizes: { bytesMax, partitionBytesMax } }]);
+
+test('R14: the sum had three answers of the default size for any link', () => {
+  const none = memoryBytesMax(memoryTermsOf([]));
+  const others = linkTerms(1, 8 * mib, 4 * mib).filter(({ what }) => !what.includes("'dr'"));
+  const answers = others.find(({ what }) => what.startsWith('source that answers'));
+  const ofLink = (...sizes: Parameters<typeof linkTerms>): number =>
+    memoryBytesMax(linkTerms(...sizes)) - none - (answers?.bytesMax ?? assert.fail());
+  // Memory for an answer is an eighth larger than it.
+  const answerBytes = (bytes: number): number => bytes + bytes / 8;
+  // Four windows of eight ranges and one, each of a MiB and what of batches lies across its ends.
+  const beside = 4 * 9 * answerBytes(3 * mib) + 2 * 4 * mib;
+  assert.equal(ofLink(1, 8 * mib, 4 * mib), 3 * answerBytes(8 * mib) + beside);
+  assert.equal(ofLink(32, 8 * mib, 4 * mib), 32 * 3 * answerBytes(8 * mib) + beside);
+  const besideLarge = 4 * 65 * answerBytes(3 * mib) + 2 * 16 * mib;
+  assert.equal(ofLink(2, 64 * mib, 16 * mib), 2 * 3 * answerBytes(64 * mib) + besideLarge);
+  const byDefault = memoryBytesMax();
+  assert.equal(byDefault, memoryBytesMax(linkTerms(1, 8 * mib, 4 * mib)), 'as --check shows it');
 });
 
 test('a start says when the limits allow more than the machine has', () => {

@@ -313,14 +313,17 @@ export interface TestBatch {
   readonly epoch?: number;
   /** Of a transactional producer. */
   readonly producerId?: bigint;
+  /** Of each record. */
+  readonly valueBytes?: number;
 }
 
-export function batch({ base, count = 1, epoch = 0, producerId }: TestBatch): Buffer {
+export function batch(made: TestBatch): Buffer {
+  const { base, count = 1, epoch = 0, producerId, valueBytes = 1 } = made;
   const built = buildBatch({
     baseOffset: base,
     records: Array.from({ length: count }, () => ({
       key: null,
-      value: Buffer.from('v'),
+      value: Buffer.alloc(valueBytes, 'v'),
       timestamp: 1_700_000_000_000n,
     })),
     partitionLeaderEpoch: 0,

@@ -69,6 +69,8 @@ describe('link settings', () => {
     ],
     [{ ...base, 'mirror.lost.history.policy': 'ask' }, /lost\.history\.policy.*'stop' or/],
     [{ ...base, 'num.cluster.link.fetchers': '33' }, /whole number from 1 to 32/],
+    [{ ...base, 'replica.fetch.response.max.bytes': '67108865' }, /from 1024 to 67108864$/],
+    [{ ...base, 'replica.fetch.max.bytes': '67108865' }, /from 1024 to 67108864$/],
     [{ ...base, 'cluster.link.io.max.bytes.per.second': '0' }, /whole number from 1/],
     [{ ...base, 'cluster.link.prefix': 'a/b' }, /topic name/],
   ];

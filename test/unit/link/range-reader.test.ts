@@ -30,6 +30,7 @@ interface Written {
   readonly base: bigint;
   readonly count: number;
   readonly epoch: number;
+  readonly valueBytes?: number;
 }
 
 /** Batches of random sizes from `base` to `end`. */
@@ -60,6 +61,7 @@ class Source extends FakeCluster {
   asked = 0;
   underWay = 0;
   underWayMax = 0;
+  askedBytesMax = 0;
   readonly #random: SeededRandom;
 
   constructor(random: SeededRandom, history: readonly Written[]) {
@@ -106,6 +108,7 @@ class Source extends FakeCluster {
     const wanted = request.topics[0]?.partitions[0];
     assert.ok(wanted);
     const { fetchOffset, currentLeaderEpoch, partitionMaxBytes } = wanted;
+    this.askedBytesMax = Math.max(this.askedBytesMax, partitionMaxBytes);
     let data = createPartitionData({ errorCode: ErrorCode.FENCED_LEADER_EPOCH });
     if (!this.#isFenced(currentLeaderEpoch)) {
       const from = this.history.findIndex(({ base, count }) => base + BigInt(count) > fetchOffset);
@@ -136,6 +139,8 @@ class Source extends FakeCluster {
   }
 }
 
+const chunkBytes = 400;
+
 async function scene(t: TestContext) {
   const { storage } = await openTestStorage(t);
   return async (source: Source, partition: number) => {
@@ -156,7 +161,7 @@ async function scene(t: TestContext) {
       feed,
       link,
       clock: systemClock,
-      settings: () => ({ chunkBytes: 400, windowBytes: 3200, bytesPerSecond: null }),
+      settings: () => ({ chunkBytes, windowBytes: 8 * chunkBytes, bytesPerSecond: null }),
       throttle: new ByteThrottle(),
       mayFetch: () => true,
       lane: 'ranges',
@@ -182,6 +187,19 @@ test('ranges are asked for beside each other and appended in order', async (t) =
   assert.ok(source.underWayMax > 4, `${source.underWayMax} at a time`);
   assert.ok(source.underWayMax <= 10, `${source.underWayMax} at a time`);
   assert.equal(feed.lag.sourceEnd, 6_000n);
+});
+
+test('R14: when records had grown, answers were asked for beyond what a range may have', async (t) => {
+  const random = new SeededRandom();
+  t.diagnostic(random.describe());
+  const history = write(random, { base: 0n, end: 200n, epoch: 5, countMax: 5 });
+  const grown = write(random, { base: 200n, end: 400n, epoch: 5, countMax: 1 });
+  history.push(...grown.map((one) => ({ ...one, valueBytes: 2_000 })));
+  const source = new Source(random, history);
+  const { log, bytes } = await (await scene(t))(source, 0);
+  assert.ok(bytesOf(history).subarray(0, bytes.length).equals(bytes), random.describe());
+  assert.ok(log.end > 300n, `the rest is for the fetcher: ${log.end}`);
+  assert.ok(source.askedBytesMax <= 3 * chunkBytes, `${source.askedBytesMax} bytes at a time`);
 });
 
 test('R9: a truncation between ranges never joins two histories', async (t) => {

@@ -8,7 +8,13 @@ import { after, beforeEach, test } from 'node:test';
 import type { CausewayConfig } from '../../../src/config/config.ts';
 import { parseConfig } from '../../../src/config/load.ts';
 import { Events } from '../../../src/observe/events.ts';
-import { assertAlone, exists, inspectDirectory, openStorage } from '../../../src/startup.ts';
+import {
+  assertAlone,
+  exists,
+  inspectDirectory,
+  linkMemory,
+  openStorage,
+} from '../../../src/startup.ts';
 import type { StorageRecord } from '../../../src/state/records.ts';
 import type { State, StateChange } from '../../../src/state/state.ts';
 import { formatIdentity, identityFileName } from '../../../storage/disk/directory-identity.ts';
@@ -74,6 +80,28 @@ async function identity(of: { clusterId: string; instanceName: string }): Promis
 }
 
 const ours = { clusterId, instanceName: 'causeway' };
+
+test('R14: the memory sum of a start has each link with its own settings', () => {
+  const servers = { 'bootstrap.servers': 'a:9092' };
+  const given = { 'num.cluster.link.fetchers': '4', 'replica.fetch.max.bytes': '1048576' };
+  const record = {
+    ...{ kind: 'link' as const, linkId: 'a', sourceClusterId: 'b', createdTimeMs: 0 },
+    paused: false,
+  };
+  const links = [
+    { ...record, name: 'dr', configs: servers },
+    { ...record, name: 'more', configs: { ...servers, ...given } },
+  ];
+  const mib = 1024 * 1024;
+  assert.deepEqual(linkMemory(links), [
+    {
+      name: 'dr',
+      fetchersPerBroker: 1,
+      sizes: { bytesMax: 8 * mib, partitionBytesMax: 4 * mib },
+    },
+    { name: 'more', fetchersPerBroker: 4, sizes: { bytesMax: 8 * mib, partitionBytesMax: mib } },
+  ]);
+});
 
 test('a new directory holds nothing that could be lost', async () => {
   const findings = await inspectDirectory(config, clusterId);
