@@ -89,7 +89,8 @@ export type FetchStep =
 
 export class FetchWalk {
   readonly #version: number;
-  readonly #isFlexible: boolean;
+  /** Lengths are varints, and tags follow. */
+  readonly isFlexible: boolean;
   readonly #visit: VisitPartition;
   readonly #cursor = new ShortCursor();
   #step: FetchStep = 'header';
@@ -116,7 +117,7 @@ export class FetchWalk {
       throw fault('UNSUPPORTED_VERSION', `version ${version}, ${known}`);
     }
     this.#version = version;
-    this.#isFlexible = version >= flexibleFrom;
+    this.isFlexible = version >= flexibleFrom;
     this.#visit = visit;
   }
 
@@ -185,7 +186,7 @@ export class FetchWalk {
 
   #takeHeader(cursor: ShortCursor): void {
     cursor.int32();
-    if (this.#isFlexible) cursor.tags();
+    if (this.isFlexible) cursor.tags();
     if (!cursor.isShort) this.#step = 'body';
   }
 
@@ -198,7 +199,7 @@ export class FetchWalk {
     if (topics < 0) throw fault('UNEXPECTED_NULL', 'no topics');
     this.#topicsLeft = topics;
     this.#step = 'topic';
-    if (topics === 0 && !this.#isFlexible) this.#step = 'end';
+    if (topics === 0 && !this.isFlexible) this.#step = 'end';
   }
 
   /** A topic, or behind the last one the response's own tags. */
@@ -210,7 +211,7 @@ export class FetchWalk {
     }
     const hasId = this.#version >= topicIdsFrom;
     const topicId = hasId ? cursor.uuid() : undefined;
-    const topicName = hasId ? '' : cursor.text(this.#isFlexible);
+    const topicName = hasId ? '' : cursor.text(this.isFlexible);
     const partitions = this.#elements(cursor, partitionBytesMin);
     if (cursor.isShort) return;
     if (partitions < 0) throw fault('UNEXPECTED_NULL', 'no partitions');
@@ -219,7 +220,7 @@ export class FetchWalk {
     this.#partitionsLeft = partitions;
     this.#topicsLeft--;
     this.#step = 'partition';
-    if (partitions === 0 && !this.#isFlexible) this.#afterTopic();
+    if (partitions === 0 && !this.isFlexible) this.#afterTopic();
   }
 
   /** A partition, or behind the last one its topic's tags. */
@@ -254,7 +255,7 @@ export class FetchWalk {
   #takeAborted(cursor: ShortCursor): void {
     cursor.skip(8);
     const firstOffsetAt = cursor.skip(8);
-    if (this.#isFlexible) cursor.tags();
+    if (this.isFlexible) cursor.tags();
     if (cursor.isShort) return;
     this.#visitor?.abortedFirstOffset?.(cursor.bytes, firstOffsetAt);
     if (--this.#abortedLeft === 0) this.#step = 'records';
@@ -329,19 +330,19 @@ export class FetchWalk {
   };
 
   #afterRecords(): void {
-    if (this.#isFlexible) this.#step = 'tags';
+    if (this.isFlexible) this.#step = 'tags';
     else this.#afterPartition();
   }
 
   #afterPartition(): void {
     this.#visitor = null;
     this.#step = 'partition';
-    if (this.#partitionsLeft === 0 && !this.#isFlexible) this.#afterTopic();
+    if (this.#partitionsLeft === 0 && !this.isFlexible) this.#afterTopic();
   }
 
   #afterTopic(): void {
     this.#step = 'topic';
-    if (this.#topicsLeft === 0 && !this.#isFlexible) this.#step = 'end';
+    if (this.#topicsLeft === 0 && !this.isFlexible) this.#step = 'end';
   }
 
   /** -1 or less stands for null. */
@@ -355,7 +356,7 @@ export class FetchWalk {
 
   /** Of elements or bytes; -1 stands for null. */
   #count(cursor: ShortCursor): number {
-    return this.#isFlexible ? cursor.uvarint() - 1 : cursor.int32();
+    return this.isFlexible ? cursor.uvarint() - 1 : cursor.int32();
   }
 }
 

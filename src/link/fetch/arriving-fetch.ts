@@ -52,7 +52,6 @@ export function arrivingFetch(memory: FrameBuffer, takerOf: TakerOf): FrameRecei
 class ArrivingFrame implements FrameIntake {
   readonly #memory: FrameBuffer;
   readonly #walk: FetchWalk;
-  readonly #isFlexible: boolean;
   #buffer: Buffer;
   #kept = 0;
   #parsed = 0;
@@ -66,7 +65,6 @@ class ArrivingFrame implements FrameIntake {
 
   constructor({ sizeInBytes, version }: FrameStart, memory: FrameBuffer, takerOf: TakerOf) {
     this.#memory = memory;
-    this.#isFlexible = version >= 12;
     this.#buffer = memory.claim(Math.min(sizeInBytes, heldBytesMax));
     this.#walk = new FetchWalk(version, (bytes, start) => this.#visit(bytes, start, takerOf));
   }
@@ -152,7 +150,7 @@ class ArrivingFrame implements FrameIntake {
 
   /** Of the records that stay, in the field's own width: a varint may have empty high groups. */
   #setLength(): void {
-    if (!this.#isFlexible) {
+    if (!this.#walk.isFlexible) {
       this.#buffer.writeInt32BE(this.#staying, this.#lengthAt);
       return;
     }
