@@ -1,21 +1,21 @@
-// What one Fetch request asks for and what of its answer is in the logs already: batches are
-// appended while the answer comes in, where nothing has to be waited for. Owns which partition of
-// an answer is whose; refuses to know connections, and what an answer means beyond its records
-// (fetch-response.ts). Invariants: what was taken continues the log at the offset that was asked
-// for; whatever is not taken, for whatever cause, stays in the answer and is worked off in its
-// turn.
+// What of the answer to one Fetch request is in the logs already: batches are appended while the
+// answer comes in, where nothing has to be waited for. Owns how far each partition that the answer
+// names has come; refuses to know connections, what was asked for (fetch-session.ts), and what an
+// answer means beyond its records (fetch-response.ts). Invariants: what was taken continues the log
+// at the offset that was asked for; whatever is not taken, for whatever cause, stays in the answer
+// and is worked off in its turn; a partition that the answer does not name costs nothing.
 import type { FetchableTopicResponse } from '../../../protocol/generated/fetch-response.ts';
 import { nextOffset, ProtocolError, readBatchHeader, zeroUuid } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { LinkClock } from '../context.ts';
 import { assertWithinSource } from './answered-records.ts';
 import type { ArrivingPartition, TakeBatches } from './arriving-fetch.ts';
-import { partitionKey } from './fetch-session.ts';
+import type { AskedFor, FetchSession } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
 
-/** One partition of the request. */
-export class AskedPartition {
+/** One partition of the answer. */
+export class AnsweredPartition {
   readonly feed: PartitionFeed;
   readonly askedFrom: bigint;
   /** Behind what was taken. */
@@ -26,10 +26,10 @@ export class AskedPartition {
   /** Its records are not what can be appended: that is found, and told, in their turn. */
   isRefused = false;
 
-  constructor(feed: PartitionFeed) {
-    this.feed = feed;
-    this.askedFrom = feed.fetchOffset;
-    this.position = feed.fetchOffset;
+  constructor({ of, fetchOffset }: AskedFor<PartitionFeed>) {
+    this.feed = of;
+    this.askedFrom = fetchOffset;
+    this.position = fetchOffset;
   }
 }
 
@@ -42,31 +42,34 @@ interface Arrived {
 }
 
 export class FetchRound {
-  readonly asked: readonly AskedPartition[];
+  readonly #session: FetchSession<PartitionFeed>;
   readonly #link: FeedLink;
   readonly #clock: LinkClock;
   readonly #isOurs: (feed: PartitionFeed) => boolean;
-  readonly #byId = new Map<string, AskedPartition>();
-  readonly #byName = new Map<string, AskedPartition>();
+  readonly #answered = new Map<PartitionFeed, AnsweredPartition>();
   #isOver = false;
 
-  constructor(
-    feeds: readonly PartitionFeed[],
-    parts: { link: FeedLink; clock: LinkClock; isOurs: (feed: PartitionFeed) => boolean },
-  ) {
+  constructor(parts: {
+    /** Its last request is the round's. */
+    session: FetchSession<PartitionFeed>;
+    link: FeedLink;
+    clock: LinkClock;
+    isOurs: (feed: PartitionFeed) => boolean;
+  }) {
+    this.#session = parts.session;
     this.#link = parts.link;
     this.#clock = parts.clock;
     this.#isOurs = parts.isOurs;
-    this.asked = feeds.map((feed) => new AskedPartition(feed));
-    for (const asked of this.asked) {
-      const { sourceTopic, sourceTopicId, partition } = asked.feed;
-      this.#byName.set(partitionKey(sourceTopic, partition), asked);
-      this.#byId.set(partitionKey(sourceTopicId, partition), asked);
-    }
   }
 
   get takenBytes(): number {
-    return this.asked.reduce((sum, { takenBytes }) => sum + takenBytes, 0);
+    let sum = 0;
+    for (const { takenBytes } of this.#answered.values()) sum += takenBytes;
+    return sum;
+  }
+
+  takenOf(feed: PartitionFeed): number {
+    return this.#answered.get(feed)?.takenBytes ?? 0;
   }
 
   /** Nobody waits for the answer any more: nothing is taken of what still comes. */
@@ -76,12 +79,16 @@ export class FetchRound {
 
   /** Undefined: it was not asked for. */
   find(
-    { topic, topicId }: Pick<FetchableTopicResponse, 'topic' | 'topicId'>,
+    topic: Pick<FetchableTopicResponse, 'topic' | 'topicId'>,
     partition: number,
-  ): AskedPartition | undefined {
-    return topicId === zeroUuid
-      ? this.#byName.get(partitionKey(topic, partition))
-      : this.#byId.get(partitionKey(topicId, partition));
+  ): AnsweredPartition | undefined {
+    const asked = this.#session.find(topic, partition);
+    if (asked === undefined) return undefined;
+    const known = this.#answered.get(asked.of);
+    if (known !== undefined) return known;
+    const answered = new AnsweredPartition(asked);
+    this.#answered.set(asked.of, answered);
+    return answered;
   }
 
   /**
@@ -91,33 +98,33 @@ export class FetchRound {
    */
   takerOf(partition: ArrivingPartition): TakeBatches | null {
     const { topicName: topic, topicId = zeroUuid, highWatermark } = partition;
-    const asked = this.find({ topic, topicId }, partition.partition);
-    if (asked === undefined || asked.hasCome) return null;
-    asked.hasCome = true;
+    const answered = this.find({ topic, topicId }, partition.partition);
+    if (answered === undefined || answered.hasCome) return null;
+    answered.hasCome = true;
     if (partition.preferredReadReplica >= 0) return null;
     const isById = topicId !== zeroUuid;
-    return (batches, lastAt) => this.#take(asked, { isById, highWatermark, batches, lastAt });
+    return (batches, lastAt) => this.#take(answered, { isById, highWatermark, batches, lastAt });
   }
 
-  #take(asked: AskedPartition, arrived: Arrived): boolean {
-    const { feed } = asked;
+  #take(answered: AnsweredPartition, arrived: Arrived): boolean {
+    const { feed } = answered;
     const { isById, highWatermark, batches, lastAt } = arrived;
-    if (this.#isOver || asked.isRefused || !this.#isOurs(feed) || !this.#link.mayAct())
+    if (this.#isOver || answered.isRefused || !this.#isOurs(feed) || !this.#link.mayAct())
       return false;
     // Asked by its name, it may be another topic.
     if (!isById && !feed.isProved) return false;
-    if (feed.position !== asked.position || feed.startOverride !== null) return false;
+    if (feed.position !== answered.position || feed.startOverride !== null) return false;
     try {
       assertWithinSource(nextOffset(readBatchHeader(batches, lastAt)), highWatermark);
-      if (asked.takenBytes === 0) this.#observeSource(feed, highWatermark);
+      if (answered.takenBytes === 0) this.#observeSource(feed, highWatermark);
       if (!feed.appendNow(batches)) return false;
     } catch (error) {
       if (!(error instanceof StorageError || error instanceof ProtocolError)) throw error;
-      asked.isRefused = true;
+      answered.isRefused = true;
       return false;
     }
-    asked.position = feed.position;
-    asked.takenBytes += batches.length;
+    answered.position = feed.position;
+    answered.takenBytes += batches.length;
     return true;
   }
 

@@ -1,7 +1,7 @@
 // The bookkeeping of one incremental fetch session (KIP-227) with one source broker: what the
-// broker knows of us, and the smallest request that brings it up to date. Pure. Refuses to know
-// logs and sockets. Invariant: the broker's view after a request equals what was wanted; in doubt
-// the next request is a full one.
+// broker knows of us, and the smallest request that brings it up to date. Refuses to know logs and
+// sockets. Invariants: the broker's view after a request equals what was wanted; in doubt the next
+// request is a full one; a partition of which nothing has changed costs a look and no memory.
 import {
   createFetchPartition,
   createFetchRequest,
@@ -9,21 +9,36 @@ import {
   createForgottenTopic,
   type FetchRequest,
 } from '../../../protocol/generated/fetch-request.ts';
-import { ErrorCode } from '../../../protocol/index.ts';
+import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 
+/** Where a partition is to be read from, as it stands when it is asked for. */
 export interface WantedPartition {
-  readonly topic: string;
-  readonly topicId: string;
+  readonly sourceTopic: string;
+  readonly sourceTopicId: string;
   readonly partition: number;
   readonly fetchOffset: bigint;
-  readonly currentLeaderEpoch: number;
-  readonly lastFetchedEpoch: number;
+  readonly leaderEpoch: number;
+  readonly fetchEpoch: number;
+}
+
+/** What was asked for, of `of`. */
+export interface AskedFor<Wanted> {
+  readonly of: Wanted;
+  readonly fetchOffset: bigint;
+  readonly leaderEpoch: number;
+  readonly fetchEpoch: number;
   readonly bytesMax: number;
+}
+
+interface Known<Wanted> extends AskedFor<Wanted> {
+  /** The last request that it was wanted for. */
+  build: number;
 }
 
 export interface FetchOptions {
   readonly waitMs: number;
   readonly bytesMax: number;
+  readonly partitionBytesMax: number;
   /** Where we are, for a source that knows which replica is near; empty: we do not say. */
   readonly rackId?: string;
 }
@@ -37,72 +52,64 @@ export function partitionKey(topic: string, partition: number): string {
   return `${topic}/${partition}`;
 }
 
-function isSame(left: WantedPartition, right: WantedPartition): boolean {
-  return (
-    left.fetchOffset === right.fetchOffset &&
-    left.currentLeaderEpoch === right.currentLeaderEpoch &&
-    left.lastFetchedEpoch === right.lastFetchedEpoch &&
-    left.bytesMax === right.bytesMax &&
-    left.topicId === right.topicId
-  );
-}
-
-export class FetchSession {
+export class FetchSession<Wanted extends WantedPartition> {
   #id = 0;
   #epoch = 0;
-  /** What the broker has, by partition, after the last request that it answered. */
-  #known = new Map<string, WantedPartition>();
-  /** What it will have when the request under way is answered. */
-  #pending = new Map<string, WantedPartition>();
-  #pendingIsFull = true;
+  /** Counts requests. */
+  #build = 0;
+  #isFull = true;
+  /** What the broker has once it has answered the last request. */
+  readonly #known = new Map<Wanted, Known<Wanted>>();
+  readonly #byName = new Map<string, Known<Wanted>>();
+  readonly #byId = new Map<string, Known<Wanted>>();
+  /** What of it no answer has confirmed: it is said again. */
+  #changed = new Set<Known<Wanted>>();
+  #forgotten: Known<Wanted>[] = [];
 
   get isIncremental(): boolean {
     return this.#id !== 0;
   }
 
   /** The next request. Called again (for another version) before an answer it just starts over. */
-  build(wanted: readonly WantedPartition[], version: number, options: FetchOptions): FetchRequest {
-    this.#pending = new Map(
-      wanted.map((partition) => [partitionKey(partition.topic, partition.partition), partition]),
-    );
-    this.#pendingIsFull = this.#id === 0 || version < sessionsFrom;
-    const changed = this.#pendingIsFull
-      ? wanted
-      : wanted.filter((partition) => {
-          const known = this.#known.get(partitionKey(partition.topic, partition.partition));
-          return known === undefined || !isSame(known, partition);
-        });
-    const forgotten = this.#pendingIsFull ? [] : this.#forgotten();
+  build(wanted: readonly Wanted[], version: number, options: FetchOptions): FetchRequest {
+    this.#isFull = this.#id === 0 || version < sessionsFrom;
+    if (this.#isFull) this.#clear();
+    this.#build++;
+    for (const one of wanted) this.#want(one, options.partitionBytesMax);
+    this.#forget(wanted.length);
     return createFetchRequest({
       maxWaitMs: options.waitMs,
       minBytes: 1,
       maxBytes: options.bytesMax,
       isolationLevel: 0,
       rackId: version >= rackIdFrom ? (options.rackId ?? '') : '',
-      sessionId: this.#pendingIsFull ? 0 : this.#id,
-      sessionEpoch: this.#pendingIsFull ? 0 : this.#epoch,
-      topics: byTopic(changed).map(({ topic, topicId, partitions }) =>
+      sessionId: this.#isFull ? 0 : this.#id,
+      sessionEpoch: this.#isFull ? 0 : this.#epoch,
+      topics: byTopic(this.#changed).map(({ topic, topicId, partitions }) =>
         createFetchTopic({
           topic,
           topicId,
-          partitions: partitions.map((partition) => toRequest(partition, version)),
+          partitions: partitions.map((asked) => toRequest(asked, version)),
         }),
       ),
-      forgottenTopicsData: byTopic(forgotten).map(({ topic, topicId, partitions }) =>
+      forgottenTopicsData: byTopic(this.#forgotten).map(({ topic, topicId, partitions }) =>
         createForgottenTopic({
           topic,
           topicId,
-          partitions: partitions.map(({ partition }) => partition),
+          partitions: partitions.map(({ of }) => of.partition),
         }),
       ),
     });
   }
 
-  /** Partitions of the session that are not wanted any more, or are under another topic id now. */
-  #forgotten(): WantedPartition[] {
-    return [...this.#known].flatMap(([key, known]) =>
-      this.#pending.get(key)?.topicId === known.topicId ? [] : [known],
-    );
+  /** Of the last request, whether it said so or left it as it was; undefined: not asked for. */
+  find(
+    { topic, topicId }: { readonly topic: string; readonly topicId: string },
+    partition: number,
+  ): AskedFor<Wanted> | undefined {
+    return topicId === zeroUuid
+      ? this.#byName.get(partitionKey(topic, partition))
+      : this.#byId.get(partitionKey(topicId, partition));
   }
 
   /**
@@ -120,9 +127,10 @@ export class FetchSession {
       return true;
     }
     const next = this.#epoch >= epochMax ? 1 : this.#epoch + 1;
-    this.#epoch = this.#pendingIsFull ? 1 : next;
+    this.#epoch = this.#isFull ? 1 : next;
     this.#id = answer.sessionId;
-    this.#known = this.#pending;
+    this.#changed = new Set();
+    this.#forgotten = [];
     return true;
   }
 
@@ -130,35 +138,90 @@ export class FetchSession {
   reset(): void {
     this.#id = 0;
     this.#epoch = 0;
-    this.#known = new Map();
+  }
+
+  #want(of: Wanted, bytesMax: number): void {
+    const known = this.#known.get(of);
+    if (known !== undefined && isSame(known, bytesMax)) {
+      known.build = this.#build;
+      return;
+    }
+    const { sourceTopic, sourceTopicId, partition, fetchOffset, leaderEpoch, fetchEpoch } = of;
+    const name = partitionKey(sourceTopic, partition);
+    const before = known ?? this.#byName.get(name);
+    if (before !== undefined) {
+      this.#drop(before);
+      // Of a topic that was made again the broker has the old id.
+      if (before.of.sourceTopicId !== sourceTopicId) this.#forgotten.push(before);
+    }
+    const now = { of, fetchOffset, leaderEpoch, fetchEpoch, bytesMax, build: this.#build };
+    this.#known.set(of, now);
+    this.#byName.set(name, now);
+    this.#byId.set(partitionKey(sourceTopicId, partition), now);
+    this.#changed.add(now);
+  }
+
+  /** Partitions of the session that are not wanted any more. */
+  #forget(wantedCount: number): void {
+    if (this.#known.size === wantedCount) return;
+    for (const known of this.#known.values()) {
+      if (known.build === this.#build) continue;
+      this.#drop(known);
+      this.#forgotten.push(known);
+    }
+  }
+
+  #drop(known: Known<Wanted>): void {
+    const { sourceTopic, sourceTopicId, partition } = known.of;
+    this.#known.delete(known.of);
+    this.#changed.delete(known);
+    this.#byName.delete(partitionKey(sourceTopic, partition));
+    this.#byId.delete(partitionKey(sourceTopicId, partition));
+  }
+
+  #clear(): void {
+    this.#known.clear();
+    this.#byName.clear();
+    this.#byId.clear();
+    this.#changed.clear();
+    this.#forgotten = [];
   }
 }
 
-function byTopic(
-  partitions: readonly WantedPartition[],
-): { topic: string; topicId: string; partitions: WantedPartition[] }[] {
-  const topics = new Map<
-    string,
-    { topic: string; topicId: string; partitions: WantedPartition[] }
-  >();
-  for (const partition of partitions) {
-    const key = `${partition.topicId}/${partition.topic}`;
+function isSame(known: AskedFor<WantedPartition>, bytesMax: number): boolean {
+  const { of } = known;
+  return (
+    known.fetchOffset === of.fetchOffset &&
+    known.leaderEpoch === of.leaderEpoch &&
+    known.fetchEpoch === of.fetchEpoch &&
+    known.bytesMax === bytesMax
+  );
+}
+
+interface OfTopic<Asked> {
+  readonly topic: string;
+  readonly topicId: string;
+  readonly partitions: Asked[];
+}
+
+function byTopic<Asked extends AskedFor<WantedPartition>>(all: Iterable<Asked>): OfTopic<Asked>[] {
+  const topics = new Map<string, OfTopic<Asked>>();
+  for (const asked of all) {
+    const { sourceTopic: topic, sourceTopicId: topicId } = asked.of;
+    const key = `${topicId}/${topic}`;
     const known = topics.get(key);
-    if (known) known.partitions.push(partition);
-    else {
-      const { topic, topicId } = partition;
-      topics.set(key, { topic, topicId, partitions: [partition] });
-    }
+    if (known) known.partitions.push(asked);
+    else topics.set(key, { topic, topicId, partitions: [asked] });
   }
   return [...topics.values()];
 }
 
-function toRequest(wanted: WantedPartition, version: number) {
+function toRequest(asked: AskedFor<WantedPartition>, version: number) {
   return createFetchPartition({
-    partition: wanted.partition,
-    currentLeaderEpoch: wanted.currentLeaderEpoch,
-    fetchOffset: wanted.fetchOffset,
-    lastFetchedEpoch: version >= lastFetchedEpochFrom ? wanted.lastFetchedEpoch : -1,
-    partitionMaxBytes: wanted.bytesMax,
+    partition: asked.of.partition,
+    currentLeaderEpoch: asked.leaderEpoch,
+    fetchOffset: asked.fetchOffset,
+    lastFetchedEpoch: version >= lastFetchedEpochFrom ? asked.fetchEpoch : -1,
+    partitionMaxBytes: asked.bytesMax,
   });
 }

@@ -36,7 +36,6 @@ const waitMsPerFeed = 0.2;
 const waitMsMax = 2_000;
 
 export interface FetcherSettings extends FetchOptions {
-  readonly partitionBytesMax: number;
   /** Of the whole link; null does not limit. */
   readonly bytesPerSecond: number | null;
 }
@@ -63,7 +62,7 @@ export class BrokerFetcher {
   readonly #ranges: RangeReaders;
   readonly #lane: string;
   readonly #feeds = new Set<PartitionFeed>();
-  readonly #session = new FetchSession();
+  readonly #session = new FetchSession<PartitionFeed>();
   readonly #signal = new Signal();
   readonly #freeFrames = Array.from({ length: framesMax }, () => new FrameBuffer());
   /** Used while all others are held by partitions that are slow to append; null: in use. */
@@ -187,7 +186,8 @@ export class BrokerFetcher {
   }
 
   async #round(feeds: readonly PartitionFeed[], frame: FrameBuffer): Promise<void> {
-    const round = new FetchRound(feeds, {
+    const round = new FetchRound({
+      session: this.#session,
       link: this.#link,
       clock: this.#clock,
       isOurs: (feed) => this.#feeds.has(feed),
@@ -205,13 +205,13 @@ export class BrokerFetcher {
       else this.#freeFrames[0] = new FrameBuffer();
       if (!(error instanceof ClusterError)) throw error;
       if (this.#isClosed) return;
-      this.#lost(round, error);
+      this.#lost(feeds, round, error);
       return;
     }
     this.#failures = 0;
     this.#link.contacted();
     if (this.#session.received(response)) {
-      this.#accept(round, response, frame);
+      this.#accept(feeds, { round, response, frame });
       // A broker waits when it has nothing; one that does not must not be asked without pause.
       const nowMs = this.#clock.monotonicMs();
       const isEarly = nowMs - askedAtMs < this.#settings().waitMs / 2;
@@ -224,12 +224,12 @@ export class BrokerFetcher {
   }
 
   /** The answer did not come, or not to its end; of what had come, batches may be in the logs. */
-  #lost(round: FetchRound, error: ClusterError): void {
+  #lost(feeds: readonly PartitionFeed[], round: FetchRound, error: ClusterError): void {
     this.#link.lost(error);
     this.#link.refreshMetadata();
     this.#chargeThrottle(round.takenBytes);
-    for (const { feed, takenBytes } of round.asked) {
-      if (takenBytes > 0) feed.succeed();
+    for (const feed of feeds) {
+      if (round.takenOf(feed) > 0) feed.succeed();
       else feed.gotNoAnswer(error.message);
       if (!feed.readAtLeader()) continue;
       this.#link.nearFailed();
@@ -260,20 +260,11 @@ export class BrokerFetcher {
     );
     // A throttled link asks for no more than a second's worth, so that it does not come in bursts.
     const bytesMax = Math.min(settings.bytesMax, settings.bytesPerSecond ?? settings.bytesMax);
-    const wanted = feeds.map((feed) => ({
-      topic: feed.sourceTopic,
-      topicId: feed.sourceTopicId,
-      partition: feed.partition,
-      fetchOffset: feed.fetchOffset,
-      currentLeaderEpoch: feed.leaderEpoch,
-      lastFetchedEpoch: feed.fetchEpoch,
-      bytesMax: settings.partitionBytesMax,
-    }));
-    const hasTopicIds = wanted.every(({ topicId }) => topicId !== zeroUuid);
+    const hasTopicIds = feeds.every((feed) => feed.hasTopicId);
     return this.#link.cluster.send(
       { kind: 'node', nodeId: this.nodeId },
       fetchApi,
-      (version) => this.#session.build(wanted, version, { ...settings, bytesMax, waitMs }),
+      (version) => this.#session.build(feeds, version, { ...settings, bytesMax, waitMs }),
       {
         lane: this.#lane,
         timeoutMs: answerTimeoutMs,
@@ -284,16 +275,20 @@ export class BrokerFetcher {
   }
 
   /** Begins to work off what is left of an answer; its memory is free when that has ended. */
-  #accept(round: FetchRound, response: FetchResponse, frame: FrameBuffer): void {
+  #accept(
+    feeds: readonly PartitionFeed[],
+    got: { round: FetchRound; response: FetchResponse; frame: FrameBuffer },
+  ): void {
+    const { round, response, frame } = got;
     const at = { nowMs: this.#clock.monotonicMs(), unixMs: this.#clock.unixMs() };
     const answered = new Set<PartitionFeed>();
     const work: Promise<void>[] = [];
     let bytes = 0;
     for (const topic of response.responses) {
       for (const data of topic.partitions) {
-        const asked = round.find(topic, data.partitionIndex);
-        if (asked === undefined || answered.has(asked.feed)) continue;
-        const { feed, askedFrom, position: from, takenBytes } = asked;
+        const found = round.find(topic, data.partitionIndex);
+        if (found === undefined || answered.has(found.feed)) continue;
+        const { feed, askedFrom, position: from, takenBytes } = found;
         answered.add(feed);
         const arrived = takenBytes + (data.records?.length ?? 0);
         bytes += arrived;
@@ -309,7 +304,7 @@ export class BrokerFetcher {
     }
     this.#chargeThrottle(bytes);
     // In a session silence means: nothing new, everything as it was.
-    for (const { feed } of round.asked) {
+    for (const feed of feeds) {
       if (answered.has(feed)) continue;
       feed.lag.observeSource(null, at);
       feed.succeed();

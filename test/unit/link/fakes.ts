@@ -18,6 +18,8 @@ import type {
 } from '../../../src/cluster/cluster.ts';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { defaultLinkLimits, type LinkContext, systemClock } from '../../../src/link/context.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
+import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { Events } from '../../../src/observe/events.ts';
 import {
   type HandoversRecord,
@@ -37,7 +39,7 @@ import {
   type StateErrorCode,
 } from '../../../src/state/state.ts';
 import { type Disk, nodeClock, nodeDisk, openDiskStorage } from '../../../storage/index.ts';
-import type { MirrorStorage } from '../../../storage/mirror-log.ts';
+import type { MirrorLog, MirrorStorage } from '../../../storage/mirror-log.ts';
 
 export const shellId = 'AAAAAAAAAAAAAAAAAAAAAQ';
 export const sourceId = 'AAAAAAAAAAAAAAAAAAAAAg';
@@ -333,4 +335,24 @@ export function batch(made: TestBatch): Buffer {
   });
   patchBatch(built, 0, { offsetShift: 0n, epochShift: epoch });
   return built;
+}
+
+/** Partition 0 of `orders`, whose leader is broker 1 in epoch 5, unless said otherwise. */
+export function feedOf(
+  log: MirrorLog,
+  of: Partial<ConstructorParameters<typeof PartitionFeed>[0]> = {},
+): PartitionFeed {
+  const feed = new PartitionFeed({
+    topic: 'orders',
+    sourceTopic: 'orders',
+    sourceTopicId: sourceId,
+    partition: 0,
+    log,
+    lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
+    clock: systemClock,
+    isCompacted: () => false,
+    ...of,
+  });
+  feed.follow(1, 5);
+  return feed;
 }

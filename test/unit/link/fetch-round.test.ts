@@ -5,26 +5,16 @@ import { type TestContext, test } from 'node:test';
 import { wholeBatches, zeroUuid } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { FetchRound } from '../../../src/link/fetch/fetch-round.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import { FetchSession } from '../../../src/link/fetch/fetch-session.ts';
+import type { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+import { batch, FakeCluster, feedOf, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 async function scene(t: TestContext, { sourceTopicId = sourceId, isCompacted = false } = {}) {
   const { storage } = await openTestStorage(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
   await log.append(batch({ base: 0n }));
-  const feed = new PartitionFeed({
-    topic: 'orders',
-    sourceTopic: 'orders',
-    sourceTopicId,
-    partition: 0,
-    log,
-    lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
-    clock: systemClock,
-    isCompacted: () => isCompacted,
-  });
-  feed.follow(1, 5);
+  const feed = feedOf(log, { sourceTopicId, isCompacted: () => isCompacted });
   const link = new FakeLink(new FakeCluster());
   const ours = new Set([feed]);
   type Answer = { byName?: boolean; highWatermark?: bigint; preferredReadReplica?: number };
@@ -40,8 +30,11 @@ async function scene(t: TestContext, { sourceTopicId = sourceId, isCompacted = f
     if (taker === null) return null;
     return (records: Buffer) => taker(records, wholeBatches(records).last);
   };
-  const newRound = () =>
-    new FetchRound([feed], { link, clock: systemClock, isOurs: (one) => ours.has(one) });
+  const session = new FetchSession<PartitionFeed>();
+  const newRound = () => {
+    session.build([feed], 12, { waitMs: 0, bytesMax: 1 << 20, partitionBytesMax: 1 << 20 });
+    return new FetchRound({ session, link, clock: systemClock, isOurs: (one) => ours.has(one) });
+  };
   /** Of an answer of its own. */
   const offer = (records: Buffer, answer: Answer = {}): boolean | null =>
     begin(newRound(), answer)?.(records) ?? null;
@@ -57,8 +50,9 @@ test('batches that continue the log are in it before the next bytes are read', a
   const rest = Buffer.concat([batch({ base: 4n }), batch({ base: 9n })]);
   assert.equal(take?.(rest), true);
   assert.equal(log.end, 10n);
-  const [asked] = round.asked;
+  const asked = round.find({ topic: 'orders', topicId: zeroUuid }, 0);
   assert.deepEqual([asked?.askedFrom, asked?.position, feed.position], [1n, 10n, 10n]);
+  assert.equal(round.takenOf(feed), round.takenBytes);
   assert.equal(round.takenBytes, batch({ base: 1n, count: 3 }).length + rest.length);
 });
 
