@@ -8,12 +8,11 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { positionBehind } from '../../../src/link/fetch/answered-records.ts';
 import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
 import {
   batch,
   FakeCluster,
+  feedOf,
   openTestStorage,
   shellId,
   sourceId,
@@ -26,17 +25,7 @@ async function scene(t: TestContext, batches: readonly TestBatch[] = [], start =
   const log = await storage.create({ topicId: shellId, partition: 0 }, start);
   for (const one of batches) await log.append(batch(one));
   await log.flush();
-  const feed = new PartitionFeed({
-    topic: 'orders',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
-    partition: 0,
-    log,
-    lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
-    clock: systemClock,
-    isCompacted: () => false,
-  });
-  feed.follow(1, 5);
+  const feed = feedOf(log);
   const link = new FakeLink(new FakeCluster());
   link.cluster.topics.set('orders', topicInfo('orders', sourceId, [5]));
   const accept = async (data: Parameters<typeof createPartitionData>[0]) => {

@@ -19,12 +19,10 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { RangeReader } from '../../../src/link/fetch/range-reader.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+import { batch, FakeCluster, feedOf, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 interface Written {
   readonly base: bigint;
@@ -145,17 +143,7 @@ async function scene(t: TestContext) {
   const { storage } = await openTestStorage(t);
   return async (source: Source, partition: number) => {
     const log = await storage.create({ topicId: shellId, partition }, 0n);
-    const feed = new PartitionFeed({
-      topic: 'orders',
-      sourceTopic: 'orders',
-      sourceTopicId: sourceId,
-      partition,
-      log,
-      lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
-      clock: systemClock,
-      isCompacted: () => false,
-    });
-    feed.follow(1, source.leaderEpoch);
+    const feed = feedOf(log, { partition });
     const link = new FakeLink(source);
     const reader = new RangeReader({
       feed,

@@ -8,10 +8,8 @@ import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+import { batch, FakeCluster, feedOf, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 /** Answers Fetch with what it was given. */
 class Source extends FakeCluster {
@@ -34,17 +32,10 @@ async function scene(t: TestContext, options: { topicId?: string; isCompacted?: 
   await log.append(batch({ base: 0n, count: 3 }));
   await log.append(batch({ base: 3n, count: 2 }));
   await log.flush();
-  const feed = new PartitionFeed({
-    topic: 'orders',
-    sourceTopic: 'orders',
+  const feed = feedOf(log, {
     sourceTopicId: options.topicId ?? zeroUuid,
-    partition: 0,
-    log,
-    lag: new LagTracker(log.visibleEnd, systemClock.monotonicMs()),
-    clock: systemClock,
     isCompacted: () => options.isCompacted ?? false,
   });
-  feed.follow(1, 5);
   const source = new Source();
   const link = new FakeLink(source);
   const accept = async (data: Parameters<typeof createPartitionData>[0], isByName = true) => {
