@@ -179,6 +179,27 @@ describe('a mirror', () => {
     );
   });
 
+  test('of two mirrors of one topic over a link one got nothing', async () => {
+    const topic = uniqueName('twice');
+    await createTopic(world.source, topic);
+    await produce(world.source, { topic }, ['a', 'b']);
+    const second = `${topic}.again`;
+    await world.createMirror('dr', topic);
+    const options = { validateOnly: false, actor: 'test' };
+    await world.service.createMirror({
+      ...{ link: 'dr', sourceTopic: topic, mirrorTopic: second, configs: {} },
+      ...options,
+    });
+    for (const mirror of [topic, second]) await world.caughtUp(mirror, [2n]);
+    await produce(world.source, { topic }, ['c']);
+    for (const mirror of [topic, second]) {
+      await world.caughtUp(mirror, [3n]);
+      const copied = await mirroredBatches(mirror, 0);
+      const batches = await readBatches(world.source, topic, 0);
+      assert.ok(Buffer.concat(batches.map(({ bytes }) => bytes)).equals(copied), mirror);
+    }
+  });
+
   test('pauses and resumes', async () => {
     const topic = uniqueName('paused');
     await createTopic(world.source, topic);

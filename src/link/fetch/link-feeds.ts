@@ -33,6 +33,8 @@ export class LinkFeeds {
   readonly #ranges: RangeReaders;
   readonly #feeds = new Map<string, PartitionFeed[]>();
   readonly #lags = new Map<string, LagTracker[]>();
+  /** By topic of the source: its mirrors, of which each has connections of its own. */
+  readonly #mirrors = new Map<string, (string | undefined)[]>();
   /** By broker and index. */
   readonly #fetchers = new Map<string, BrokerFetcher>();
   readonly #assigned = new Map<PartitionFeed, BrokerFetcher>();
@@ -105,6 +107,7 @@ export class LinkFeeds {
       isNew = true;
     }
     this.#feeds.set(record.name, feeds);
+    if (feeds.length > 0) this.#enter(record);
     if (isNew && info !== undefined) this.follow(record.name, info);
     return isNew;
   }
@@ -123,11 +126,11 @@ export class LinkFeeds {
 
   /** What the source's metadata have against what its leaders were known to have; null: nothing. */
   epochGoneBack(topic: string, info: TopicInfo): string | null {
+    const epochs = new Map(info.partitions.map((found) => [found.partition, found.leaderEpoch]));
     for (const { partition, leaderEpoch } of this.feeds(topic)) {
-      const found = info.partitions.find((candidate) => candidate.partition === partition);
-      if (found === undefined || found.leaderEpoch < 0 || found.leaderEpoch >= leaderEpoch)
-        continue;
-      return `partition ${partition} has leader epoch ${found.leaderEpoch}, after ${leaderEpoch}`;
+      const found = epochs.get(partition) ?? -1;
+      if (found < 0 || found >= leaderEpoch) continue;
+      return `partition ${partition} has leader epoch ${found}, after ${leaderEpoch}`;
     }
     return null;
   }
@@ -155,11 +158,32 @@ export class LinkFeeds {
     }
   }
 
-  /** Neighbouring partitions go to different connections. */
-  #indexOf({ sourceTopic, partition }: PartitionFeed): number {
+  /**
+   * Neighbouring partitions go to different connections, and so do several mirrors of one topic: an
+   * answer does not say which of them it is for.
+   */
+  #indexOf({ topic, sourceTopic, partition }: PartitionFeed): number {
+    const ofTopic = Math.max(0, this.#mirrors.get(sourceTopic)?.indexOf(topic) ?? 0);
     let hash = partition;
     for (let at = 0; at < sourceTopic.length; at++) hash += sourceTopic.charCodeAt(at);
-    return hash % this.#fetchersPerBroker();
+    const count = this.#fetchersPerBroker();
+    return (hash % count) + ofTopic * count;
+  }
+
+  #enter({ name, sourceTopic }: Pick<MirrorTopic['record'], 'name' | 'sourceTopic'>): void {
+    const mirrors = this.#mirrors.get(sourceTopic) ?? [];
+    this.#mirrors.set(sourceTopic, mirrors);
+    if (mirrors.includes(name)) return;
+    const free = mirrors.indexOf(undefined);
+    mirrors[free < 0 ? mirrors.length : free] = name;
+  }
+
+  #leave(topic: string, sourceTopic: string): void {
+    const mirrors = this.#mirrors.get(sourceTopic);
+    const at = mirrors?.indexOf(topic) ?? -1;
+    if (mirrors === undefined || at < 0) return;
+    mirrors[at] = undefined;
+    if (mirrors.every((mirror) => mirror === undefined)) this.#mirrors.delete(sourceTopic);
   }
 
   /** Resolves when nothing of the topic is being appended any more, whoever began to stop it. */
@@ -169,6 +193,7 @@ export class LinkFeeds {
     for (const feed of feeds) {
       this.#assigned.get(feed)?.remove(feed);
       this.#assigned.delete(feed);
+      this.#leave(topic, feed.sourceTopic);
     }
     const before = this.#stopping.get(topic);
     const stopped = Promise.all([before, ...feeds.map((feed) => feed.stop())]).then(() => {
