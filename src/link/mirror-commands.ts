@@ -276,17 +276,24 @@ export class MirrorCommands {
 
   async #failover(request: MirrorCommandRequest, asked: Asked): Promise<MirrorCommandResult> {
     const { known, errors } = asked;
-    const { errors: failures, receipts } = await this.#parts.failover.run({
-      topics: known,
-      actor: request.actor,
-      receiptId: newReceiptId(),
-      isDryRun: request.validateOnly,
-      ...(request.written === undefined ? {} : { written: request.written }),
-      ...(request.acceptLoss === undefined ? {} : { acceptLoss: request.acceptLoss }),
-    });
-    for (const [name, error] of failures) errors.set(name, error);
-    if (!request.validateOnly) await this.#finishGroups(known);
-    return this.#result(asked, receipts.length === 0 ? null : mergedReceipts(receipts));
+    const ends = [...this.#byLink(known)].map(([link, own]) =>
+      this.#parts.links.entry(link)?.tasks.groups.switching(own),
+    );
+    try {
+      const { errors: failures, receipts } = await this.#parts.failover.run({
+        topics: known,
+        actor: request.actor,
+        receiptId: newReceiptId(),
+        isDryRun: request.validateOnly,
+        ...(request.written === undefined ? {} : { written: request.written }),
+        ...(request.acceptLoss === undefined ? {} : { acceptLoss: request.acceptLoss }),
+      });
+      for (const [name, error] of failures) errors.set(name, error);
+      if (!request.validateOnly) await this.#finishGroups(known);
+      return this.#result(asked, receipts.length === 0 ? null : mergedReceipts(receipts));
+    } finally {
+      for (const end of ends) end?.();
+    }
   }
 
   /**
@@ -295,16 +302,23 @@ export class MirrorCommands {
    */
   async #finishGroups(names: readonly string[]): Promise<void> {
     const { topics, links } = this.#parts;
-    const byLink = new Map<string, string[]>();
-    for (const name of names) {
-      const topic = topics.byName(name);
-      if (topic?.record.state !== 'STOPPED') continue;
-      byLink.set(topic.link, [...(byLink.get(topic.link) ?? []), name]);
-    }
+    const switched = names.filter((name) => topics.byName(name)?.record.state === 'STOPPED');
     await Promise.all(
-      [...byLink].map(([link, own]) =>
+      [...this.#byLink(switched)].map(([link, own]) =>
         links.entry(link)?.tasks.groups.finish(own, groupsAfterSwitchMs),
       ),
     );
+  }
+
+  #byLink(names: readonly string[]): ReadonlyMap<string, readonly string[]> {
+    const byLink = new Map<string, string[]>();
+    for (const name of names) {
+      const topic = this.#parts.topics.byName(name);
+      if (topic === undefined) continue;
+      const own = byLink.get(topic.link);
+      if (own) own.push(name);
+      else byLink.set(topic.link, [name]);
+    }
+    return byLink;
   }
 }

@@ -71,6 +71,8 @@ export class GroupSync implements TaskWork {
   readonly #shares: SharePositions;
   readonly #writes = new Serial();
   readonly #commits = new GroupCommits();
+  /** Topics of commands that are under way. */
+  readonly #switching = new Set<ReadonlySet<string>>();
   #known: ReadonlyMap<string, Known> = new Map();
   /** By topic, Unix ms of the last reading that counts of all its groups. */
   readonly #readAtMs = new Map<string, number>();
@@ -234,6 +236,16 @@ export class GroupSync implements TaskWork {
   }
 
   /**
+   * Before a switch of many topics: what is known of the first is needed yet when the last has been
+   * switched. Ends with a call of what is returned.
+   */
+  switching(topics: readonly string[]): () => void {
+    const own = new Set(topics);
+    this.#switching.add(own);
+    return () => this.#switching.delete(own);
+  }
+
+  /**
    * After a switch: offsets clamped to an older end are written again, from what is known of the
    * source, which may be dead: what was confirmed while it lived counts.
    */
@@ -349,7 +361,8 @@ export class GroupSync implements TaskWork {
   #isMirrorStill({ topic, topicId }: SourceCommit): boolean {
     const mirror = this.#topics.byName(topic);
     if (mirror === undefined || mirror.topicId !== topicId) return false;
-    return mirror.record.link === this.#link.name && isMirror(mirror.record.state);
+    const isSwitching = [...this.#switching].some((topics) => topics.has(topic));
+    return mirror.record.link === this.#link.name && (isSwitching || isMirror(mirror.record.state));
   }
 
   #write(wanted: ReadonlyMap<string, readonly SourceCommit[]>) {

@@ -160,6 +160,24 @@ test('R6: after a failover what was confirmed counts, with the source dead and a
   assert.equal(here(), 130n);
 });
 
+test('R6: a round in the middle of a failover of many topics forgot what groups had in the first ones', async () => {
+  const { source, setState, round, log, here, task } = stage();
+  source.commit(group, 't/0', 150n);
+  source.commit(group, 'other/0', 3n);
+  await round();
+  assert.equal(here(), 100n, 'as far as the mirror goes');
+  const end = task.switching(['t', 'other']);
+  log.visibleEnd = 130n;
+  setState('STOPPED');
+  source.commit(group, 'other/0', 4n);
+  await round();
+  await task.finish(['t'], finishMs);
+  assert.equal(here(), 130n);
+  end();
+  await round();
+  assert.deepEqual(task.positions(new Set(['t'])), [], 'it is the destination that has it now');
+});
+
 describe('while a source topic cannot be confirmed', () => {
   const unreadable = {
     ...topicInfo('t', 'source of t', []),
