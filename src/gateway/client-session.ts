@@ -34,7 +34,6 @@ export class ClientSession implements VersionLearner, WatchedSession {
   readonly #options: SessionOptions;
   readonly #memory: PeerMemory;
   readonly #client: PeerSocket;
-  readonly #clientAddress: string;
   readonly #intake: RequestIntake;
   readonly #owed: OwedAnswers;
   readonly #closed = new AbortController();
@@ -54,7 +53,6 @@ export class ClientSession implements VersionLearner, WatchedSession {
     this.role = options.role;
     this.services = options.services;
     this.#options = options;
-    this.#clientAddress = `${client.remoteAddress ?? '?'}:${client.remotePort ?? 0}`;
     const { blocks } = options;
     const held = options.services.held.account((message) => this.#onMiscount(message));
     this.#memory = { blocks, held };
@@ -353,7 +351,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
 
   /** A fault of ours, contained: all that it touched is this connection's. */
   #onMiscount(message: string): void {
-    this.services.events.error('connection_miscounted', `${this.#clientAddress}: ${message}`);
+    this.services.events.error('connection_miscounted', `${this.#options.client}: ${message}`);
     this.abandon(message);
   }
 
@@ -392,7 +390,7 @@ export class ClientSession implements VersionLearner, WatchedSession {
     this.#owed.close();
     this.#closed.abort();
     this.#options.onClosed({
-      client: this.#clientAddress,
+      client: this.#options.client,
       upstreamLocalPort: this.#upstream?.localPort ?? 0,
       clientId: this.#dispatch.clientId,
       software: this.#dispatch.software,

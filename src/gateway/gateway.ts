@@ -24,6 +24,7 @@ import {
 import { createHandlers, createInspectors } from './handler-table.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { connectionsMax, partialRequestBytesMax } from './limits.ts';
+import type { ClientAddress } from './listener.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
 import { ReceiveBlocks } from './receive-blocks.ts';
@@ -148,13 +149,12 @@ class RunningGateway implements Gateway {
     const perAddressMax = config.connectionsPerAddressMax;
     this.#budget = new ConnectionBudget({ connectionsMax, perAddressMax });
     this.#watch = new SessionWatch(options);
-    const onSocket = (role: ListenerRole, socket: Socket): void => this.#accept(role, socket);
     this.#brokers = new VirtualBrokers({
       config,
       events,
       ports,
       tls,
-      onSocket,
+      onSocket: (role, socket, client) => this.#accept(role, socket, client),
       onRefused: (role, client, reason) => this.#onRefused(role, client, reason),
     });
     const brokers = this.#brokers;
@@ -251,12 +251,11 @@ class RunningGateway implements Gateway {
     for (const session of this.#sessions) session.destroy(reason);
   }
 
-  #accept(role: ListenerRole, socket: Socket): void {
+  #accept(role: ListenerRole, socket: Socket, { host, name: client }: ClientAddress): void {
     if (this.#isClosed) {
       socket.destroy();
       return;
     }
-    const client = `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
     if (this.#foreign !== null) {
       socket.destroy();
       this.#onRefused(role, client, this.#foreign);
@@ -270,8 +269,7 @@ class RunningGateway implements Gateway {
       this.#onRefused(role, client, error instanceof Error ? error.message : String(error));
       return;
     }
-    const address = socket.remoteAddress ?? '?';
-    const refusal = this.#budget.take(address);
+    const refusal = this.#budget.take(host);
     if (refusal !== null) {
       socket.destroy();
       this.#onRefused(role, client, refusal);
@@ -282,13 +280,14 @@ class RunningGateway implements Gateway {
     const connect = (): Promise<Socket> => this.#connect(dial, identity);
     const { requestBytesMax } = this.#options;
     const session: ClientSession = new ClientSession(socket, {
+      client,
       role,
       services: this.#services,
       router: this.#router,
       connect,
       identity,
       onClosed: (summary) => {
-        this.#budget.release(address);
+        this.#budget.release(host);
         this.#onClosed(role, session, summary);
       },
       intakeBudget: this.#intakeBudget,

@@ -18,11 +18,18 @@ export interface ListenerAddress {
   readonly port: number;
 }
 
+/** As it was accepted: the system does not know any more who a peer was that has gone. */
+export interface ClientAddress {
+  readonly host: string;
+  /** With its port, as it is told. */
+  readonly name: string;
+}
+
 export interface ListenerOptions {
   readonly tls?: ListenerTls | undefined;
   /** Of TLS; `limits.ts` says how long when it is not given. */
   readonly handshakeMsMax?: number;
-  onSocket(socket: Socket): void;
+  onSocket(socket: Socket, client: ClientAddress): void;
   /** A TLS handshake that failed, in a sentence; not when a client only went away. */
   onRefused(client: string, reason: string): void;
   /** A connection that the system could not accept; the port goes on listening. */
@@ -53,7 +60,7 @@ export class Listener {
     const { tls, onSocket, onFault } = options;
     const { server, release } =
       tls === undefined
-        ? { server: createServer(socketOptions, onSocket), release: () => undefined }
+        ? { server: plainServer(onSocket), release: () => undefined }
         : tlsServer(tls, options);
     return new Promise((resolve, reject) => {
       const onUnbound = (error: Error): void => {
@@ -79,8 +86,13 @@ export class Listener {
   }
 }
 
-function addressOf(socket: Socket): string {
-  return `${socket.remoteAddress ?? '?'}:${socket.remotePort ?? 0}`;
+function addressOf(socket: Socket): ClientAddress {
+  const { remoteAddress: host = '?', remotePort: port = 0 } = socket;
+  return { host, name: `${host}:${port}` };
+}
+
+function plainServer(onSocket: ListenerOptions['onSocket']): Server {
+  return createServer(socketOptions, (socket) => onSocket(socket, addressOf(socket)));
 }
 
 /** What was accepted, before TLS; Node names it nowhere else. */
@@ -106,9 +118,9 @@ function tlsServer(
   });
   /** Raw sockets whose handshake is not done. */
   const shaking = new Set<Socket>();
-  /** By raw socket: the system does not know any more who a peer was that has gone. */
-  const clients = new WeakMap<Socket, string>();
-  const clientOf = (socket: TLSSocket): string => {
+  /** By raw socket. */
+  const clients = new WeakMap<Socket, ClientAddress>();
+  const clientOf = (socket: TLSSocket): ClientAddress => {
     const raw = rawSocketOf(socket);
     return (raw && clients.get(raw)) ?? addressOf(socket);
   };
@@ -123,18 +135,18 @@ function tlsServer(
     if (raw !== undefined) shaking.delete(raw);
     const refusal = asksClients ? clientRefusal(socket, tls.clientAuth) : null;
     if (refusal === null) {
-      onSocket(socket);
+      onSocket(socket, client);
       return;
     }
     socket.on('error', () => socket.destroy());
     socket.destroy();
-    onRefused(client, refusal);
+    onRefused(client.name, refusal);
   });
   server.on('tlsClientError', (error: Error, socket: TLSSocket) => {
-    const client = clientOf(socket);
+    const { name } = clientOf(socket);
     socket.destroy();
     const reason = handshakeFault(error);
-    if (reason !== null) onRefused(client, reason);
+    if (reason !== null) onRefused(name, reason);
   });
   const stopFollowing = tls.onChange(() => server.setSecureContext(tls.material));
   const release = (): void => {

@@ -8,6 +8,8 @@ import type { Router } from './router.ts';
 import type { UpstreamIdentity } from './upstream-identity.ts';
 
 export interface SessionOptions {
+  /** Address and port, as the connection was accepted. */
+  readonly client: string;
   readonly role: ListenerRole;
   readonly services: GatewayServices;
   readonly router: Pick<Router, 'route'>;

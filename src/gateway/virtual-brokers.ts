@@ -10,7 +10,7 @@ import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, FoundBroker, ListenerRole } from './handler.ts';
-import { Listener } from './listener.ts';
+import { type ClientAddress, Listener } from './listener.ts';
 import type { ListenerTls } from './listener-tls.ts';
 
 /** The durable map, as the state keeps it. */
@@ -24,7 +24,7 @@ export interface VirtualBrokersOptions {
   readonly ports: NodePorts;
   readonly events: Events;
   readonly tls?: ListenerTls | undefined;
-  onSocket(role: ListenerRole, socket: Socket): void;
+  onSocket(role: ListenerRole, socket: Socket, client: ClientAddress): void;
   onRefused?(role: ListenerRole, client: string, reason: string): void;
 }
 
@@ -195,7 +195,7 @@ export class VirtualBrokers {
     const address = { host: this.#options.config.bind, port };
     const listener = await Listener.bind(address, {
       tls: this.#options.tls,
-      onSocket: (socket) => this.#options.onSocket(role, socket),
+      onSocket: (socket, client) => this.#options.onSocket(role, socket, client),
       onRefused: (client, reason) => this.#options.onRefused?.(role, client, reason),
       onFault: (error) => {
         const message = `a connection to port ${port} could not be accepted: ${error.message}`;

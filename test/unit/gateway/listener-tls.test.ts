@@ -60,6 +60,7 @@ describe('a listener with TLS', { skip }, () => {
     const config = { ...files(), ...clientCa, clientAuth };
     const tls = await ListenerTls.load({ config, events, checkIntervalMs: 3_600_000 });
     const accepted: Socket[] = [];
+    const names: string[] = [];
     const refusals: string[] = [];
     const refused: string[] = [];
     const listener = await Listener.bind(
@@ -67,8 +68,9 @@ describe('a listener with TLS', { skip }, () => {
       {
         tls,
         ...options,
-        onSocket: (socket) => {
+        onSocket: (socket, { name }) => {
           accepted.push(socket);
+          names.push(name);
           socket.on('error', () => socket.destroy());
           socket.pipe(socket);
         },
@@ -84,7 +86,7 @@ describe('a listener with TLS', { skip }, () => {
       listener.close();
       for (const socket of accepted) socket.destroy();
     };
-    return { tls, port: listener.port, accepted, refusals, refused, events, close };
+    return { tls, port: listener.port, accepted, names, refusals, refused, events, close };
   }
 
   async function dial(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
@@ -102,11 +104,12 @@ describe('a listener with TLS', { skip }, () => {
   }
 
   test('lets TLS through, with the certificate of the files', async () => {
-    const { tls, port, refusals, close } = await listening();
+    const { tls, port, names, refusals, close } = await listening();
     const socket = await dial(port);
     socket.write('hello');
     const [echo] = await once(socket, 'data');
     assert.equal(String(echo), 'hello');
+    assert.deepEqual(names, [`127.0.0.1:${socket.localPort}`]);
     assert.equal(tls.expiresTimeMs, Date.parse(socket.getPeerCertificate().valid_to));
     socket.destroy();
     assert.deepEqual(refusals, []);

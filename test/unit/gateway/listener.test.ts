@@ -5,10 +5,15 @@ import { test } from 'node:test';
 import { Listener, type ListenerOptions } from '../../../src/gateway/listener.ts';
 import { until } from '../../helpers/wait.ts';
 
-function options(parts: { sockets?: Socket[]; faults?: Error[] } = {}): ListenerOptions {
-  const { sockets = [], faults = [] } = parts;
+function options(
+  parts: { sockets?: Socket[]; names?: string[]; faults?: Error[] } = {},
+): ListenerOptions {
+  const { sockets = [], names = [], faults = [] } = parts;
   return {
-    onSocket: (socket) => sockets.push(socket),
+    onSocket: (socket, { name }) => {
+      sockets.push(socket);
+      names.push(name);
+    },
     onRefused: (client) => assert.fail(`${client} was refused`),
     onFault: (error) => faults.push(error),
   };
@@ -16,9 +21,10 @@ function options(parts: { sockets?: Socket[]; faults?: Error[] } = {}): Listener
 
 test('a connection that the system cannot accept ends neither the port nor the process', async () => {
   const sockets: Socket[] = [];
+  const names: string[] = [];
   const faults: Error[] = [];
   const address = { host: '127.0.0.1', port: 0 };
-  const listener = await Listener.bind(address, options({ sockets, faults }));
+  const listener = await Listener.bind(address, options({ sockets, names, faults }));
   const clients = [connect(listener.port, address.host)];
   await until('a connection', () => sockets.length === 1);
   // Node keeps the server at each socket that it accepted.
@@ -30,6 +36,10 @@ test('a connection that the system cannot accept ends neither the port nor the p
   }
   clients.push(connect(listener.port, address.host));
   await until('another connection', () => sockets.length === 2);
+  assert.deepEqual(
+    names,
+    clients.map(({ localPort }) => `127.0.0.1:${localPort}`),
+  );
   for (const socket of [...clients, ...sockets]) socket.destroy();
   await assert.rejects(Listener.bind({ ...address, port: listener.port }, options()), /EADDRINUSE/);
   listener.close();

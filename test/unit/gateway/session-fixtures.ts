@@ -41,6 +41,7 @@ export async function sessionBetween(options: {
   let session: ClientSession | undefined;
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     session = new ClientSession(socket, {
+      client: 'client:1',
       role,
       services: {
         ...new FakeSession(role).services,
