@@ -186,7 +186,7 @@ export class LinkServiceImpl implements LinkService {
 
   listMirrors(link?: string): readonly MirrorStatus[] {
     return [...this.#parts.topics.all]
-      .filter((topic) => link === undefined || topic.link === link)
+      .filter(({ record }) => link === undefined || this.#parts.links.isOf(record, link))
       .map((topic) => this.#parts.statuses.of(topic));
   }
 

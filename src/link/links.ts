@@ -87,6 +87,11 @@ export class Links<Tasks extends WakingTask> {
     return isOther ? undefined : entry;
   }
 
+  /** Whether a command or a list for the link of this name is about the topic too. */
+  isOf(record: Pick<TopicRecord, 'link' | 'linkId'>, link: string): boolean {
+    return record.link === link && this.of(record) !== undefined;
+  }
+
   get entries(): Iterable<LinkEntry<Tasks>> {
     return this.#entries.values();
   }

@@ -65,8 +65,9 @@ export class MirrorStatuses {
     if (topic === undefined) {
       return new LinkError('MIRROR_NOT_FOUND', `There is no mirror '${name}'`);
     }
-    if (link !== null && topic.link !== link) {
-      const message = `Topic '${name}' is mirrored by link '${topic.link}', not by '${link}'`;
+    if (link !== null && !this.#parts.links.isOf(topic.record, link)) {
+      const whose = topic.link === link ? `a deleted link '${link}'` : `link '${topic.link}'`;
+      const message = `Topic '${name}' is mirrored by ${whose}, not by '${link}'`;
       return new LinkError('MIRROR_NOT_FOUND', message);
     }
     return null;

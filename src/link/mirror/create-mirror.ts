@@ -194,7 +194,10 @@ export class MirrorCreator {
         const kept = archive === null ? null : await this.#archives.begin(archive);
         await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
         await this.#untilFree(planned);
-        const intent = this.#intent({ ...failed, creating, ...identityOf(link) }, plan);
+        const begun = this.#intent({ ...failed, creating, ...identityOf(link) }, plan);
+        // What was denied at the source is taken back by the new mirror's record.
+        const { fence } = failed;
+        const intent = fence === undefined ? begun : { ...begun, fence };
         const id = failed.topicId;
         await this.#changes.commit([
           { put: intent },

@@ -95,7 +95,9 @@ async function scene(t: TestContext, count: number) {
   const creator = new MirrorCreator({ context, topics, changes, removals });
   const settings = parseLinkSettings({ 'bootstrap.servers': 'source:9092' });
   const record = { sourceClusterId: source.clusterId };
-  const link = { name: 'dr', settings, record, connected: async () => source };
+  const feeds = { hold: async () => undefined };
+  const ignored = { forget: () => undefined, release: () => undefined };
+  const link = { name: 'dr', settings, record, connected: async () => source, feeds, ...ignored };
   const runtime = link as unknown as LinkRuntime;
   const wanted = names.map((name) => ({ name, sourceTopic: name }));
   const create = () => creator.createMatched(runtime, wanted);
@@ -176,4 +178,25 @@ describe('mirrors made together', () => {
     assert.deepEqual(states(), ['none', 'none']);
     assert.deepEqual(destination.calls, ['CreateTopics (dry)']);
   });
+});
+
+test('a mirror that was made anew forgot that WRITE was denied at its source for the old one', async (t) => {
+  const { state, destination, creator, runtime, create, states } = await scene(t, 1);
+  await create();
+  const made = state.topics.get('topic-0') ?? assert.fail();
+  const fence = {
+    acls: [
+      {
+        ...{ resourceType: 2, resourceName: 'topic-0', patternType: 3 },
+        ...{ principal: 'User:*', host: '*', operation: 4, permissionType: 2 },
+      },
+    ],
+  };
+  const error = { code: 'SOURCE_TOPIC_ID_CHANGED', message: 'made again' } as const;
+  state.topics.set('topic-0', { ...made, state: 'FAILED', error, fence });
+  destination.topics.delete('topic-0');
+  const request = { archiveAs: null, validateOnly: false, actor: 'test' };
+  await creator.recreate(runtime, 'topic-0', request);
+  assert.deepEqual(states(), ['ACTIVE']);
+  assert.deepEqual(state.topics.get('topic-0')?.fence, fence);
 });

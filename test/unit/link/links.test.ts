@@ -85,6 +85,9 @@ test('R9: a link is not made under the name of a deleted one that has left mirro
   assert.notEqual(made.linkId, ids[0]);
   assert.equal(links.of(topic('orders')), undefined, 'the one that made it is gone');
   assert.equal(links.of(topic('new', { linkId: made.linkId }))?.runtime.name, 'dr');
+  assert.equal(links.isOf(topic('orders'), 'dr'), false, 'the list of the new one had it too');
+  assert.equal(links.isOf(topic('new', { linkId: made.linkId }), 'dr'), true);
+  assert.equal(links.isOf(topic('new', { linkId: made.linkId }), 'other'), false);
   const { linkId: _linkId, ...old } = topic('old');
   assert.equal(links.of(old)?.runtime.name, 'dr', 'a record of before says only the name');
 });
