@@ -175,7 +175,7 @@ export interface MirrorLog {
    * when unreadable
    */
   read(offset: bigint, options: ReadOptions): Promise<ReadResult>;
-  /** What reads have found and nobody has repaired. */
+  /** What reads have found and nobody has repaired; of very many, those that were found last. */
   readonly damage: readonly LogDamage[];
   /** Called after a range was added to `damage`. Returns the unsubscribe function. */
   onDamage(listener: () => void): () => void;

@@ -276,6 +276,7 @@ export const partitionData = Type.Object({
   isStalled: Type.Boolean(),
   stallCause: nullable(text),
   sizeBytes: nullable(int64),
+  damagedRanges: nullable(Type.Integer()),
 });
 const coded = Type.Object({ code: text, message: text });
 const reason = Type.Object({ code: text, message: text, remedy: nullable(text) });

@@ -55,6 +55,7 @@ export interface PartitionAnswer {
   readonly isStalled: boolean;
   readonly stallCause: string | null;
   readonly sizeBytes: number | string | null;
+  readonly damagedRanges: number | null;
 }
 
 export interface VerifyAnswer {

@@ -15,6 +15,8 @@ import type { Promotions } from './switch/promote.ts';
 import { hasSingleCopy } from './switch/receipt.ts';
 import type { SwitchedWatch } from './switch/switched-watch.ts';
 
+const damageShownMax = 5;
+
 export interface MirrorStatusesParts {
   readonly context: LinkContext;
   readonly topics: MirrorTopics;
@@ -79,6 +81,7 @@ export class MirrorStatuses {
       ...fenceOf(topic),
       ...this.#grants(topic),
       ...singleCopy(topic),
+      ...damagedRecords(topic),
     ];
   }
 
@@ -105,6 +108,17 @@ export function fenceOf({ record }: MirrorTopic): readonly Blocking[] {
   const count = record.fence?.acls.length ?? 0;
   if (count === 0) return [];
   return [blocking('SOURCE_FENCED', `WRITE on '${record.sourceTopic}' is denied at the source`)];
+}
+
+/** One for all ranges, of which there may be very many. */
+export function damagedRecords({ partitions }: MirrorTopic): readonly Blocking[] {
+  const ranges = partitions.flatMap(({ partition, log }) =>
+    (log?.damage ?? []).map(({ from, to }) => `partition ${partition}: offsets [${from}, ${to})`),
+  );
+  if (ranges.length === 0) return [];
+  const shown = ranges.slice(0, damageShownMax).join(', ');
+  const more = ranges.length > damageShownMax ? ` and ${ranges.length - damageShownMax} more` : '';
+  return [blocking('RECORDS_DAMAGED', `readers get KAFKA_STORAGE_ERROR in ${shown}${more}`)];
 }
 
 function singleCopy(topic: MirrorTopic): readonly Blocking[] {

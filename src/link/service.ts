@@ -91,6 +91,11 @@ export interface PartitionStatus {
   readonly stallCause: string | null;
   /** Of the mirror log, after a promotion too: what its history takes. Null: it cannot be used. */
   readonly sizeBytes: bigint | null;
+  /**
+   * Ranges of offsets of the mirror log that reads have found damaged and that nobody has had back
+   * yet (see `MirrorLog.damage`): readers get error 56 there. Null: the log cannot be used.
+   */
+  readonly damagedRanges: number | null;
 }
 
 export interface MirrorStatus {

@@ -39,6 +39,7 @@ export function partitionStatuses(
       mirrorEnd,
       sourceEnd: lag?.sourceEnd ?? -1n,
       sizeBytes: log === null ? null : BigInt(log.sizeBytes),
+      damagedRanges: log === null ? null : log.damage.length,
     };
     if (isStopped) {
       const unknown = { lagRecords: null, lagBytes: null, lagSeconds: null };

@@ -79,6 +79,15 @@ function mirrorCauses(mirror: MirrorStatus, unixMs: number): string[] {
   return [`mirror ${mirror.name} is STALLED in partition ${partitions}: ${cause}`];
 }
 
+/** After a switch nothing of it should move any more: a metric and a notice show it. */
+function damageCauses(mirror: MirrorStatus): string[] {
+  if (mirror.state === 'STOPPED') return [];
+  const damaged = mirror.partitions.filter(({ damagedRanges }) => (damagedRanges ?? 0) > 0);
+  if (damaged.length === 0) return [];
+  const partitions = damaged.map(({ partition }) => partition).join(', ');
+  return [`mirror ${mirror.name} has damaged records in partition ${partitions}: RECORDS_DAMAGED`];
+}
+
 const causesMax = 20;
 
 function row(name: string, causes: readonly string[]): HealthRow {
@@ -142,7 +151,10 @@ export class Health {
     }));
     const unixMs = (this.#options.unixMs ?? Date.now)();
     const causesOf = (link: string): string[] =>
-      (mirrors.get(link) ?? []).flatMap((mirror) => mirrorCauses(mirror, unixMs));
+      (mirrors.get(link) ?? []).flatMap((mirror) => [
+        ...mirrorCauses(mirror, unixMs),
+        ...damageCauses(mirror),
+      ]);
     const links = this.#options.links.listLinks();
     const rows = links.map((link) => {
       const { name } = link.record;

@@ -224,6 +224,16 @@ class MetricsCollector {
       },
     );
     this.#filled(
+      'mirror_damaged_ranges',
+      'Ranges of offsets that the storage has damaged and readers cannot have; also when switched.',
+      ['link', 'topic'],
+      (gauge, { mirrors }) => {
+        for (const { link, name, partitions } of mirrors) {
+          gauge.set({ link, topic: name }, sum(partitions.map((each) => each.damagedRanges)));
+        }
+      },
+    );
+    this.#filled(
       'mirror_stray_records',
       'Records that the source got after the topic was switched; NaN while it is not read.',
       ['link', 'topic'],

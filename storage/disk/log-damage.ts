@@ -26,8 +26,8 @@ import type { Segment } from './segment.ts';
 import { placeAbovePosition, placeAtPosition } from './segment-index.ts';
 import type { SegmentIndexes } from './segment-indexes.ts';
 
-/** More are not remembered: they are found again by the next read. */
-const damageMax = 64;
+/** Of more than these the oldest are forgotten: the next read that meets one finds it again. */
+export const damageMax = 1_000;
 
 /** Base offset, length, leader epoch and magic of a batch are not in its CRC. */
 const uncheckedBytes = 17;
@@ -58,7 +58,11 @@ export class LogDamages {
     const end = next?.position ?? segment.size;
     const { baseOffset, endOffset } = segment;
     const from = baseOffset + BigInt(first?.relative ?? 0);
-    if (state.damage.has(from) || state.damage.size >= damageMax) return;
+    if (state.damage.has(from)) return;
+    for (const oldest of state.damage.keys()) {
+      if (state.damage.size < damageMax) break;
+      state.damage.delete(oldest);
+    }
     const to = next === null ? endOffset : baseOffset + BigInt(next.relative);
     const bytes = end - start;
     const range = {

@@ -124,6 +124,11 @@ test('R19: a flipped byte is found, named, fetched again, and gone', async () =>
   const { difference } = await verify();
   assert.equal(difference?.kind, 'MIRROR_CORRUPT');
   assert.equal(difference?.offset, offset);
+  const shown = () => {
+    const { partitions, notices } = world.service.describeMirror(topic);
+    return [partitions[0]?.damagedRanges, notices.map(({ code }) => code)];
+  };
+  assert.deepEqual(shown(), [1, ['RECORDS_DAMAGED']]);
   // Whoever fetches the mirror next repairs it.
   await world.command('resume', topic);
   const names = () => world.events.since(0).map(({ event }) => event);
@@ -131,6 +136,7 @@ test('R19: a flipped byte is found, named, fetched again, and gone', async () =>
     describe: () => world.describe(topic),
   });
   assert.ok(names().includes('storage_damage_found'));
+  assert.deepEqual(shown(), [0, []]);
   assert.deepEqual(await verify(), clean);
   const after = await dumpedBatches(world.logDirectory(topic, 0));
   assert.ok(after.every((line) => !line.includes('isvalid: false')));

@@ -1,15 +1,18 @@
-// Fetches a damaged range of a mirror log again. Owns when and how often that is tried, and what is
+// Fetches damaged ranges of a mirror log again. Owns when and how often that is tried, and what is
 // said of it; refuses to know what may be written (the log decides). Invariant: a range that cannot
-// be had back stays an error for readers, is never skipped, and that is an event.
+// be had back stays an error for readers and is never skipped; that is an event, and it is asked
+// for again as long as the mirror is fetched: another leader may have it, or the same one later.
 import { ErrorCode, errorName, forEachBatch } from '../../../protocol/index.ts';
-import { StorageError } from '../../../storage/errors.ts';
 import type { LogDamage } from '../../../storage/mirror-log.ts';
+import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchOnce } from '../source-offsets.ts';
+import type { LinkBounds } from './link-bounds.ts';
 import type { FeedLink } from './source-link.ts';
 
-/** Waits between attempts that failed for a passing reason. */
-const retryMs = [1_000, 5_000, 30_000];
+/** A range that could not be had back is asked for again after so long, doubled each time. */
+const retryMsMin = 1_000;
+const retryMsMax = 600_000;
 /** More than the range: an answer ends with whole batches. */
 const extraBytes = 64 * 1024;
 
@@ -28,112 +31,158 @@ export interface DamagedFeed {
   };
 }
 
-/** The source has not got the range any more, or has something else there. */
-class NotThere extends Error {}
-
-/** Trying again cannot help: it is not there, or it is not what we had. */
-function isFinal(error: Error): boolean {
-  if (error instanceof NotThere) return true;
-  return error instanceof StorageError && error.code === 'CORRUPT_BATCH';
+export interface DamageRepairParts {
+  readonly link: FeedLink;
+  readonly clock: LinkClock;
+  readonly bounds: LinkBounds;
 }
 
-async function rangeOfSource(
-  feed: DamagedFeed,
-  link: FeedLink,
-  damage: LogDamage,
-): Promise<Buffer> {
-  const { sourceTopic: topic, sourceTopicId: topicId, partition } = feed;
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  let offset = damage.from;
-  while (bytes < damage.bytes) {
-    const { leaderId } = feed;
-    const bytesMax = damage.bytes - bytes + extraBytes;
-    const wanted = { topic, topicId, partition, leaderId, offset, bytesMax };
-    const { errorCode, records } = await fetchOnce(link.cluster, wanted);
-    if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) {
-      throw new NotThere(`the source does not have offset ${offset} any more`);
-    }
-    if (errorCode !== ErrorCode.NONE) throw new Error(`source answers ${errorName(errorCode)}`);
-    const start = bytes;
-    forEachBatch(records, (header) => {
-      if (bytes >= damage.bytes) return false;
-      bytes += header.sizeInBytes;
-      offset = header.baseOffset + BigInt(header.lastOffsetDelta) + 1n;
-      return undefined;
-    });
-    if (bytes === start) throw new NotThere(`the source has nothing at offset ${offset}`);
-    chunks.push(records.subarray(0, bytes - start));
-  }
-  return Buffer.concat(chunks);
-}
-
-/** True when nothing is left to be tried. */
-async function repairOne(feed: DamagedFeed, link: FeedLink, damage: LogDamage): Promise<boolean> {
-  const { from, to } = damage;
-  const place = `${feed.topic}-${feed.partition}`;
-  const fields = {
-    topic: feed.topic,
-    partition: feed.partition,
-    link: link.name,
-    from: String(from),
-    to: String(to),
-  };
-  try {
-    const records = await rangeOfSource(feed, link, damage);
-    if (feed.isStopped || !link.mayAct()) return false;
-    await feed.log.repair(damage, records);
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    link.events.error(
-      'mirror_damage_not_repaired',
-      `${place}: damaged records at offsets [${from}, ${to}) cannot be fetched again: ` +
-        messageOf(error),
-      { ...fields, isFinal: isFinal(error) },
-    );
-    return isFinal(error);
-  }
-  link.events.warn(
-    'mirror_damage_repaired',
-    `${place}: damaged records at offsets [${from}, ${to}) were fetched from the source again`,
-    fields,
-  );
-  return true;
-}
-
-async function repairAll(feed: DamagedFeed, link: FeedLink, stopped: Signal): Promise<void> {
-  const settled = new Set<bigint>();
-  for (let attempt = 0; !feed.isStopped; attempt++) {
-    for (const damage of feed.log.damage) {
-      if (settled.has(damage.from)) continue;
-      if (await repairOne(feed, link, damage)) settled.add(damage.from);
-    }
-    if (feed.log.damage.every(({ from }) => settled.has(from))) return;
-    const waitMs = retryMs[attempt];
-    if (waitMs === undefined) return;
-    await stopped.wait(waitMs);
-  }
+/** How it went with one range so far. */
+interface Attempts {
+  readonly count: number;
+  readonly retryAtMs: number;
+  readonly cause: string;
 }
 
 /** Repairs what is found from now on, and what is known already. Returns how to end it. */
-export function watchDamage(feed: DamagedFeed, link: FeedLink): () => void {
-  const stopped = new Signal();
-  let isRunning = false;
-  const run = (): void => {
-    if (isRunning) return;
-    isRunning = true;
-    link.inBackground(async () => {
-      try {
-        await repairAll(feed, link, stopped);
-      } finally {
-        isRunning = false;
-      }
-    });
-  };
-  const unsubscribe = feed.log.onDamage(run);
-  if (feed.log.damage.length > 0) run();
+export function watchDamage(feed: DamagedFeed, parts: DamageRepairParts): () => void {
+  const repairs = new DamageRepairs(feed, parts);
+  const unsubscribe = feed.log.onDamage(() => repairs.wake());
+  repairs.wake();
   return () => {
     unsubscribe();
-    stopped.notify();
+    repairs.wake();
   };
+}
+
+class DamageRepairs {
+  readonly #feed: DamagedFeed;
+  readonly #parts: DamageRepairParts;
+  readonly #woken = new Signal();
+  /** By the offset that a range begins with. */
+  readonly #failed = new Map<bigint, Attempts>();
+  #isRunning = false;
+
+  constructor(feed: DamagedFeed, parts: DamageRepairParts) {
+    this.#feed = feed;
+    this.#parts = parts;
+  }
+
+  /** More is damaged, or nothing is to be repaired any more. */
+  wake(): void {
+    if (this.#isRunning) this.#woken.notify();
+    else if (this.#isWanted) this.#parts.link.inBackground(() => this.#run());
+  }
+
+  get #isWanted(): boolean {
+    return !this.#feed.isStopped && this.#feed.log.damage.length > 0;
+  }
+
+  async #run(): Promise<void> {
+    this.#isRunning = true;
+    try {
+      while (this.#isWanted) {
+        await this.#repairDue();
+        if (this.#isWanted) await this.#woken.wait(this.#waitMs());
+      }
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  async #repairDue(): Promise<void> {
+    const { damage } = this.#feed.log;
+    const known = new Set(damage.map(({ from }) => from));
+    for (const from of this.#failed.keys()) if (!known.has(from)) this.#failed.delete(from);
+    for (const range of damage) {
+      if (this.#feed.isStopped) return;
+      const { retryAtMs = 0 } = this.#failed.get(range.from) ?? {};
+      if (this.#parts.clock.monotonicMs() >= retryAtMs) await this.#repair(range);
+    }
+  }
+
+  /** Until the first of the known ranges is due; what is found meanwhile wakes. */
+  #waitMs(): number {
+    const { damage } = this.#feed.log;
+    const dueMs = damage.map(({ from }) => this.#failed.get(from)?.retryAtMs ?? 0);
+    return Math.max(retryMsMin, Math.min(...dueMs) - this.#parts.clock.monotonicMs());
+  }
+
+  async #repair(damage: LogDamage): Promise<void> {
+    const { link } = this.#parts;
+    const { topic, partition, log } = this.#feed;
+    const { from, to } = damage;
+    const place = `${topic}-${partition}`;
+    const fields = { topic, partition, link: link.name, from: String(from), to: String(to) };
+    try {
+      const records = await this.#rangeOfSource(damage);
+      this.#assertGoingOn();
+      // It may have been cut away meanwhile.
+      if (!log.damage.some((known) => known.from === from)) return;
+      await log.repair(damage, records);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      // Nothing was found out about the range.
+      if (this.#feed.isStopped || !link.mayAct()) return;
+      const cause = this.#noteFailure(from, error);
+      if (cause === null) return;
+      link.events.error(
+        'mirror_damage_not_repaired',
+        `${place}: damaged records at offsets [${from}, ${to}) cannot be had back yet: ${cause}`,
+        fields,
+      );
+      return;
+    }
+    link.events.warn(
+      'mirror_damage_repaired',
+      `${place}: damaged records at offsets [${from}, ${to}) were fetched from the source again`,
+      fields,
+    );
+  }
+
+  /** The cause, if it is another one than the last time. */
+  #noteFailure(from: bigint, error: Error): string | null {
+    const before = this.#failed.get(from);
+    const count = (before?.count ?? 0) + 1;
+    const waitMs = Math.min(retryMsMin * 2 ** Math.min(count - 1, 20), retryMsMax);
+    const cause = messageOf(error);
+    const retryAtMs = this.#parts.clock.monotonicMs() + waitMs;
+    this.#failed.set(from, { count, retryAtMs, cause });
+    return cause === before?.cause ? null : cause;
+  }
+
+  async #rangeOfSource(damage: LogDamage): Promise<Buffer> {
+    const { link, bounds } = this.#parts;
+    const { sourceTopic: topic, sourceTopicId: topicId, partition } = this.#feed;
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let offset = damage.from;
+    while (bytes < damage.bytes) {
+      await bounds.turn(() => this.#assertGoingOn());
+      const { leaderId } = this.#feed;
+      const bytesMax = damage.bytes - bytes + extraBytes;
+      const wanted = { topic, topicId, partition, leaderId, offset, bytesMax };
+      const { errorCode, records } = await fetchOnce(link.cluster, wanted);
+      bounds.took(records.length);
+      if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) {
+        throw new Error(`the source does not have offset ${offset} any more`);
+      }
+      if (errorCode !== ErrorCode.NONE) throw new Error(`source answers ${errorName(errorCode)}`);
+      const start = bytes;
+      forEachBatch(records, (header) => {
+        if (bytes >= damage.bytes) return false;
+        bytes += header.sizeInBytes;
+        offset = header.baseOffset + BigInt(header.lastOffsetDelta) + 1n;
+        return undefined;
+      });
+      if (bytes === start) throw new Error(`the source has nothing at offset ${offset}`);
+      chunks.push(records.subarray(0, bytes - start));
+    }
+    return Buffer.concat(chunks);
+  }
+
+  #assertGoingOn(): void {
+    if (this.#feed.isStopped) throw new Error('the mirror is not fetched any more');
+    if (!this.#parts.link.mayAct()) throw new Error('this instance does not hold the lease');
+  }
 }

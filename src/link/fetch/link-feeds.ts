@@ -42,6 +42,7 @@ export class LinkFeeds {
   readonly #held = new Set<string>();
   /** By topic: the end of what its feeds of before are appending yet. */
   readonly #stopping = new Map<string, Promise<void>>();
+  readonly #bounds: LinkBounds;
   readonly #compactCopies: CompactCopies;
   readonly #sourceWhileFull: SourceWhileFull;
 
@@ -60,8 +61,8 @@ export class LinkFeeds {
     this.#settings = parts.settings;
     this.#mayFetch = parts.mayFetch;
     this.#ranges = new RangeReaders({ ...parts, throttle: this.#throttle });
-    const bounds = new LinkBounds({ ...parts, throttle: this.#throttle });
-    this.#compactCopies = new CompactCopies({ ...parts, bounds });
+    this.#bounds = new LinkBounds({ ...parts, throttle: this.#throttle });
+    this.#compactCopies = new CompactCopies({ ...parts, bounds: this.#bounds });
     this.#sourceWhileFull = new SourceWhileFull(parts);
   }
 
@@ -102,7 +103,8 @@ export class LinkFeeds {
         isCleaningUnseen: record.unseenCleaning?.includes(partition) ?? false,
         isCompacted: () => isCompacted(topic.record.syncedConfigs ?? {}),
       });
-      feed.endRepairs = watchDamage(feed, this.#link);
+      const repairs = { link: this.#link, clock: this.#clock, bounds: this.#bounds };
+      feed.endRepairs = watchDamage(feed, repairs);
       feeds.push(feed);
       isNew = true;
     }

@@ -34,6 +34,10 @@ const remedies = {
   HISTORY_SINGLE_COPY:
     'Nothing stands in the way. What lies below S is in the storage of Causeway only: keep that ' +
     'disk safe, or promote with --require-replicated to have it refused.',
+  RECORDS_DAMAGED:
+    'See what the disk does: its bytes have changed. While the topic is mirrored they are asked ' +
+    'of the source again and again; after a switch they are not, so wait, or see in the log of ' +
+    'Causeway why the source cannot give them back.',
   SHARE_GROUP_BEHIND:
     'Let its consumers read to the end at the source: after the promotion it starts at S. Or ' +
     'give up what it has not read with kafka-share-groups --reset-offsets --to-latest there, or ' +

@@ -35,6 +35,7 @@ export function partitionStatus(changes: Partial<PartitionStatus> = {}): Partiti
     isStalled: false,
     stallCause: null,
     sizeBytes: 4_096n,
+    damagedRanges: 0,
     ...changes,
   };
 }

@@ -294,6 +294,13 @@ const unhealthyMirrors = [
     mirror: mirrorStatus('orders', { state: 'SOURCE_UNAVAILABLE' }),
     cause: 'mirror orders is SOURCE_UNAVAILABLE',
   },
+  {
+    mirror: mirrorStatus('orders', {
+      state: 'PAUSED',
+      partitions: [partitionStatus(), partitionStatus({ partition: 1, damagedRanges: 2 })],
+    }),
+    cause: 'mirror orders has damaged records in partition 1: RECORDS_DAMAGED',
+  },
 ];
 
 test('R15: not healthy: mirrors whose link was deleted', async () => {
@@ -341,7 +348,9 @@ test('R15: storage that cannot be used makes the links unhealthy, but not the pr
 
 test('what an operator stopped or paused is not unhealthy', async () => {
   const partitions = [partitionStatus({ isStalled: true })];
+  const damaged = [partitionStatus({ damagedRanges: 1 })];
   services.links.mirrors.set('a', mirrorStatus('a', { state: 'PAUSED', partitions }));
+  services.links.mirrors.set('c', mirrorStatus('c', { state: 'STOPPED', partitions: damaged }));
   services.links.mirrors.set('b', mirrorStatus('b', { state: 'STOPPED', partitions }));
   assert.equal((await get('/health/links')).status, 200);
 });

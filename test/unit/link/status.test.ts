@@ -12,6 +12,7 @@ import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
 import type { LinkConditions } from '../../../src/link/mirror/mirror-state.ts';
 import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
+import { damagedRecords } from '../../../src/link/mirror-statuses.ts';
 import { partitionStatuses } from '../../../src/link/status.ts';
 import type { MirrorState } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
@@ -90,4 +91,23 @@ test('R15: a paused or failed mirror was STALLED because the source said nothing
   assert.deepEqual(shown('PAUSED'), [false, undefined, null]);
   assert.deepEqual(shown('PENDING_STOPPED', { linkPaused: true }), [true, 'LINK_PAUSED', null]);
   assert.deepEqual(shown('PAUSED', {}, null), [true, 'STORAGE_ERROR', null], 'it cannot be read');
+});
+
+test('damaged records showed in no status: a notice names the first ranges and counts the others', () => {
+  const damage = Array.from({ length: 7 }, (_, index) => {
+    return { from: BigInt(index * 10), to: BigInt(index * 10 + 5), bytes: 1, reason: '' };
+  });
+  const notices = (...logs: readonly (readonly object[] | null)[]) => {
+    const partitions = logs.map((ranges, partition) => {
+      return { partition, log: ranges === null ? null : { damage: ranges } };
+    });
+    return damagedRecords({ partitions } as unknown as MirrorTopic);
+  };
+  assert.deepEqual(notices([], null), []);
+  const [one] = notices([], damage.slice(0, 1));
+  assert.equal(one?.code, 'RECORDS_DAMAGED');
+  assert.match(one.message, /partition 1: offsets \[0, 5\)$/);
+  assert.match(one.remedy ?? '', /asked of the source/);
+  const [all] = notices([], damage, damage);
+  assert.match(all?.message ?? '', /offsets \[40, 45\) and 9 more$/);
 });

@@ -55,6 +55,7 @@ function filledLinks(): FakeLinks {
       lagBytes: null,
       lagSeconds: null,
       isStalled: true,
+      damagedRanges: 3,
     }),
   ];
   links.mirrors.set('orders', mirrorStatus('orders', { partitions }));
@@ -78,6 +79,7 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_mirror_lag_bytes{link="dr",topic="orders",partition="1"} Nan',
     'causeway_mirror_lag_seconds{link="dr",topic="orders",partition="0"} 1.5',
     'causeway_mirror_stalled_partitions{link="dr",topic="orders"} 1',
+    'causeway_mirror_damaged_ranges{link="dr",topic="orders"} 3',
     'causeway_storage_used_bytes 123',
     'causeway_storage_free_bytes 456',
     'causeway_storage_full 1',
@@ -112,6 +114,7 @@ test('every metric that others are written against is there, by name', async () 
     'mirror_lag_seconds',
     'mirror_state',
     'mirror_stalled_partitions',
+    'mirror_damaged_ranges',
     'mirror_lost_records_total',
     'mirror_stray_records',
     'task_last_success_timestamp_seconds',

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { damageMax } from '../../../storage/disk/log-damage.ts';
 import type { StorageReport } from '../../../storage/disk/reports.ts';
 import type { LogDamage } from '../../../storage/mirror-log.ts';
 import {
@@ -88,6 +89,41 @@ test('a damage is reported once, however often it is read', async () => {
     await assert.rejects(readOne(before.log, 0n), rejectsWith('CORRUPT'));
   }
   assert.deepEqual(kinds(before.reports), ['damage-found']);
+});
+
+test('ranges beyond the 64th were never known: of very many the latest are', async () => {
+  const { log, disk, reports } = await createTestLog({
+    segmentBytesMax: 1 << 20,
+    indexInterval: { activeBytes: 1, sealedBytes: 1 },
+  });
+  const sizes: number[] = [];
+  const last = damageMax + 4;
+  for (let index = 0; index <= last; index++) {
+    sizes.push(batchAt(index).length);
+    await log.append(batchAt(index));
+  }
+  await log.flush();
+  disk.tamper(segmentPath(0), (content) => {
+    let end = 0;
+    for (const size of sizes) {
+      end += size;
+      content[end - 1] = (content[end - 1] ?? 0) ^ 1;
+    }
+    return content;
+  });
+  for (let index = 0; index <= last; index++) {
+    await assert.rejects(readOne(log, BigInt(index * 2)), rejectsWith('CORRUPT'));
+  }
+  assert.equal(log.damage.length, damageMax);
+  assert.equal(kinds(reports).length, last + 1);
+  const newest = log.damage.at(-1);
+  assert.equal(newest?.to, BigInt(last * 2 + 2));
+  assert.ok(newest !== undefined);
+  await log.repair(newest, batchAt(last));
+  assert.equal(await readOne(log, BigInt(last * 2)), newest.to);
+  // What was forgotten is found again.
+  await assert.rejects(readOne(log, 0n), rejectsWith('CORRUPT'));
+  assert.equal(log.damage.at(-1)?.from, 0n);
 });
 
 test('what is not damaged is served all the while', async () => {
