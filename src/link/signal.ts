@@ -1,6 +1,6 @@
 // Small waiting aids of the link layer's loops: a signal that ends a wait early, the loop around
-// a regular look, and a lock per name. They refuse to know what is waited for. Invariant: a wait
-// always ends, by notice, time or close.
+// a regular look, a bound on how much goes on at a time, and a lock per name. They refuse to know
+// what is waited for. Invariant: a wait always ends, by notice, time or close.
 
 /** One waiter or several; `notify` wakes all of them, or makes the next wait return at once. */
 export class Signal {
@@ -66,6 +66,28 @@ export class Loop {
   async #run(firstMs: number): Promise<void> {
     if (firstMs > 0) await this.#signal.wait(firstMs);
     while (!this.#isClosed) await this.#signal.wait(await this.#turn());
+  }
+}
+
+/** Runs no more than so many at a time, in the order in which they were asked for. */
+export class AtMost {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  async run<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#free++;
+      else next();
+    }
   }
 }
 

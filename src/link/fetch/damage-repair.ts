@@ -97,7 +97,8 @@ class DamageRepairs {
     for (const range of damage) {
       if (this.#feed.isStopped) return;
       const { retryAtMs = 0 } = this.#failed.get(range.from) ?? {};
-      if (this.#parts.clock.monotonicMs() >= retryAtMs) await this.#repair(range);
+      if (this.#parts.clock.monotonicMs() < retryAtMs) continue;
+      await this.#parts.bounds.repairs.run(() => this.#repair(range));
     }
   }
 

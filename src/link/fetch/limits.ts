@@ -18,6 +18,9 @@ export const rangeBytesMax = 1024 * 1024;
 /** Partitions of a link that are read in ranges; each has a window as large as an answer. */
 export const rangeReadersMax = 4;
 
+/** Damaged ranges of a link that are fetched again at a time. */
+export const repairsMax = 2;
+
 export interface AnswerSizes {
   /** Largest Fetch answer. */
   readonly bytesMax: number;
@@ -44,10 +47,14 @@ export function fetcherBytesMax({ bytesMax }: AnswerSizes): number {
   return (framesMax + spareFrames) * frameBufferBytesMax(bytesMax);
 }
 
-/** Ranges, and a copy that is built anew: an answer of each of two readings of it. */
+/**
+ * Ranges; a copy that is built anew: an answer of each of two readings of it; and of each repair an
+ * answer, the records of the damaged range, and what the disk has there.
+ */
 export function besideFetchersBytesMax(sizes: AnswerSizes): number {
   const chunkBytes = rangeBytes(sizes);
   const ranges = rangesMax(chunkBytes, sizes.bytesMax) + 1;
   const readerBytes = ranges * frameBufferBytesMax(rangeAnswerBytesMax(chunkBytes));
-  return rangeReadersMax * readerBytes + 2 * sizes.partitionBytesMax;
+  const ofOneBytes = (2 + 3 * repairsMax) * sizes.partitionBytesMax;
+  return rangeReadersMax * readerBytes + ofOneBytes;
 }

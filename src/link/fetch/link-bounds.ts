@@ -1,12 +1,13 @@
 // What reading beside the fetchers (to build a copy anew, to repair one) may take of what it shares
-// with them: the link's bytes per second, and the free space of all links. Owns both limits;
-// refuses to know what is read and written. Invariant: a rebuild ends before the disk is full for
-// everybody, and what is read counts like what is fetched.
+// with them: the link's bytes per second, its memory, and the free space of all links. Owns these
+// limits; refuses to know what is read and written. Invariant: a rebuild ends before the disk is
+// full for everybody, and what is read counts like what is fetched.
 import { StorageError } from '../../../storage/errors.ts';
 import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 import type { LinkClock, LinkLimits } from '../context.ts';
-import { Signal } from '../signal.ts';
+import { AtMost, Signal } from '../signal.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
+import { repairsMax } from './limits.ts';
 
 /** Whoever waits looks so often whether it is to go on at all. */
 const lookMs = 200;
@@ -24,6 +25,8 @@ export interface LinkBoundsParts {
 }
 
 export class LinkBounds {
+  /** Of all damaged partitions of the link: each holds a range more than once. */
+  readonly repairs = new AtMost(repairsMax);
   readonly #parts: LinkBoundsParts;
 
   constructor(parts: LinkBoundsParts) {

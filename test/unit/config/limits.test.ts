@@ -75,10 +75,11 @@ test('R14: the sum had three answers of the default size for any link', () => {
   // Memory for an answer is an eighth larger than it.
   const answerBytes = (bytes: number): number => bytes + bytes / 8;
   // Four windows of eight ranges and one, each of a MiB and what of batches lies across its ends.
-  const beside = 4 * 9 * answerBytes(3 * mib) + 2 * 4 * mib;
+  // Two answers of a copy that is built anew, and of two damaged ranges each three times.
+  const beside = 4 * 9 * answerBytes(3 * mib) + (2 + 2 * 3) * 4 * mib;
   assert.equal(ofLink(1, 8 * mib, 4 * mib), 3 * answerBytes(8 * mib) + beside);
   assert.equal(ofLink(32, 8 * mib, 4 * mib), 32 * 3 * answerBytes(8 * mib) + beside);
-  const besideLarge = 4 * 65 * answerBytes(3 * mib) + 2 * 16 * mib;
+  const besideLarge = 4 * 65 * answerBytes(3 * mib) + (2 + 2 * 3) * 16 * mib;
   assert.equal(ofLink(2, 64 * mib, 16 * mib), 2 * 3 * answerBytes(64 * mib) + besideLarge);
   const byDefault = memoryBytesMax();
   assert.equal(byDefault, memoryBytesMax(linkTerms(1, 8 * mib, 4 * mib)), 'as --check shows it');

@@ -1,8 +1,9 @@
 // The loop around a regular look: one turn at a time, woken early, and closed without leaving one
-// behind. The walk over many items, a few at a time, which leaves nobody at work behind an error.
+// behind. A bound on how much goes on at a time. The walk over many items, a few at a time, which
+// leaves nobody at work behind an error.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { forEachLimited, Loop } from '../../../src/link/signal.ts';
+import { AtMost, forEachLimited, Loop } from '../../../src/link/signal.ts';
 import { until } from '../../helpers/wait.ts';
 
 const foreverMs = 1_000_000;
@@ -89,4 +90,32 @@ test('a walk over many ends with its first error, when nothing of it is under wa
   assert.equal(((await outcome) as Error).message, 'the first');
   assert.deepEqual(begun, [0, 1], 'and begins nothing more');
   assert.ok(isSlowDone);
+});
+
+test('no more than so many run at a time, the others in turn, also behind one that failed', async () => {
+  const atMost = new AtMost(2);
+  const begun: number[] = [];
+  const ends: (() => void)[] = [];
+  const runs = [0, 1, 2, 3].map((index) =>
+    atMost.run(async () => {
+      begun.push(index);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      if (index === 0) throw new Error('scripted');
+      return index;
+    }),
+  );
+  const settled = Promise.allSettled(runs);
+  assert.deepEqual(begun, [0, 1]);
+  ends[0]?.();
+  await until('the third', () => begun.length === 3);
+  ends[1]?.();
+  await until('the fourth', () => begun.length === 4);
+  assert.deepEqual(begun, [0, 1, 2, 3]);
+  for (const end of ends) end();
+  const results = await settled;
+  assert.deepEqual(
+    results.map((result) => (result.status === 'fulfilled' ? result.value : 'failed')),
+    ['failed', 1, 2, 3],
+  );
+  assert.equal(await atMost.run(async () => 'free again'), 'free again');
 });
