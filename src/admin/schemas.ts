@@ -291,10 +291,14 @@ export const ownMirrorData = Type.Object({
   error: nullable(coded),
   stoppedBy: nullable(text),
   partitions: Type.Array(partitionData),
+  growth: nullable(
+    Type.Object({ sourcePartitions: int32, sinceTimeMs: int64, cause: nullable(text) }),
+  ),
   blocking: Type.Array(reason),
   notices: Type.Array(reason),
   strayRecords: nullable(int64),
   lostRanges: Type.Array(Type.Object({ partition: int32, from: int64, to: int64, timeMs: int64 })),
+  lostTotals: Type.Array(Type.Object({ partition: int32, ranges: int32, records: int64 })),
 });
 export const detachData = Type.Object({
   topic: text,

@@ -99,16 +99,28 @@ export interface MirrorAnswer {
   readonly error: Coded | null;
   readonly stoppedBy: string | null;
   readonly partitions: readonly PartitionAnswer[];
+  /** What it lacks of its source's partitions. */
+  readonly growth: {
+    readonly sourcePartitions: number;
+    readonly sinceTimeMs: number;
+    readonly cause: string | null;
+  } | null;
   readonly blocking: readonly Reason[];
   readonly notices: readonly Reason[];
   /** Null before a switch, or while the source has not been read after it. */
   readonly strayRecords: Int64 | null;
-  /** Offsets [from, to) that were gone from the source before they were read. */
+  /** The latest offsets [from, to) that were gone from the source before they were read. */
   readonly lostRanges: readonly {
     readonly partition: number;
     readonly from: Int64;
     readonly to: Int64;
     readonly timeMs: number;
+  }[];
+  /** All of them by partition, also those that are not listed. */
+  readonly lostTotals: readonly {
+    readonly partition: number;
+    readonly ranges: number;
+    readonly records: Int64;
   }[];
 }
 

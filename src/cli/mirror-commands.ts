@@ -64,7 +64,9 @@ async function listMirrors(context: CommandContext, options: ListOptions): Promi
         mirror.link,
         mirror.sourceTopic,
         mirror.phase === null ? mirror.state : `${mirror.state} (${mirror.phase})`,
-        mirror.partitions.length,
+        mirror.growth === null
+          ? mirror.partitions.length
+          : `${mirror.partitions.length} of ${mirror.growth.sourcePartitions}`,
         mirror.state === 'STOPPED'
           ? null
           : largestLag(mirror.partitions.map((partition) => partition.lagRecords)),
@@ -79,6 +81,35 @@ function reasonText(head: string, { code, message, remedy }: Reason): string {
   return `${head} ${code}: ${message}\n${remedy === null ? '' : `  ${remedy}\n`}`;
 }
 
+/** Null while it has those of its source. */
+function growthText({ growth, partitions }: MirrorAnswer): string | null {
+  if (growth === null) return null;
+  const { sourcePartitions, sinceTimeMs, cause } = growth;
+  const since = time(sinceTimeMs);
+  const lacks = `${partitions.length} of the source’s ${sourcePartitions}, since ${since}`;
+  return cause === null ? lacks : `${lacks}: ${cause}`;
+}
+
+function lostText({ lostRanges, lostTotals }: MirrorAnswer): [string, string][] {
+  const listed = new Map<number, number>();
+  for (const { partition } of lostRanges) {
+    listed.set(partition, (listed.get(partition) ?? 0) + 1);
+  }
+  const cutOff = lostTotals.filter(
+    ({ partition, ranges }) => ranges > (listed.get(partition) ?? 0),
+  );
+  return [
+    ...lostRanges.map(({ partition, from, to, timeMs }): [string, string] => [
+      'Lost history',
+      `partition ${partition}: offsets [${from}, ${to}), found ${time(timeMs)}`,
+    ]),
+    ...cutOff.map(({ partition, ranges, records }): [string, string] => [
+      'Lost history',
+      `partition ${partition}: ${records} offsets in ${ranges} ranges in all`,
+    ]),
+  ];
+}
+
 export function describeText(mirror: MirrorAnswer): string {
   const head = block([
     ['Mirror', mirror.name],
@@ -89,10 +120,8 @@ export function describeText(mirror: MirrorAnswer): string {
     ['Since', time(mirror.stateTimeMs)],
     ['Stopped by', mirror.stoppedBy],
     ['Stray records', mirror.strayRecords],
-    ...mirror.lostRanges.map(({ partition, from, to, timeMs }): [string, string] => [
-      'Lost history',
-      `partition ${partition}: offsets [${from}, ${to}), found ${time(timeMs)}`,
-    ]),
+    ['Partitions', growthText(mirror)],
+    ...lostText(mirror),
     ['Error', mirror.error === null ? null : `${mirror.error.code}: ${mirror.error.message}`],
   ]);
   const blocking = [

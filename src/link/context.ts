@@ -53,6 +53,8 @@ export interface LinkLimits {
   /** In-step offsets are compared again so often, to see a group that moves at the destination. */
   readonly groupRecheckMs: number;
   readonly requestsInFlight: number;
+  /** A mirror so young begins where its source starts by the time that it is read. */
+  readonly mirrorBeginsMs: number;
 }
 
 export const defaultLinkLimits: LinkLimits = {
@@ -76,6 +78,7 @@ export const defaultLinkLimits: LinkLimits = {
   sourceWhileFullMs: 10_000,
   groupRecheckMs: 30_000,
   requestsInFlight: 16,
+  mirrorBeginsMs: 60_000,
 };
 
 export interface LinkContext {

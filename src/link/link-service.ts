@@ -176,10 +176,12 @@ export class LinkServiceImpl implements LinkService {
         error: null,
         stoppedBy: null,
         partitions: [],
+        growth: null,
         blocking: [],
         notices: [],
         strayRecords: null,
         lostRanges: [],
+        lostTotals: [],
       };
     });
   }

@@ -11,10 +11,12 @@ import { LinkFeeds } from './fetch/link-feeds.ts';
 import type { PartitionFeed } from './fetch/partition-feed.ts';
 import type { FeedLink, Loss } from './fetch/source-link.ts';
 import { LinkHealth } from './link-health.ts';
-import { growMirror } from './mirror/grow-mirror.ts';
+import { unrecordedLoss, withLosses } from './mirror/lost-history.ts';
+import { MirrorGrowth } from './mirror/mirror-growth.ts';
 import { isFetching, type LinkConditions } from './mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from './mirror/mirror-topics.ts';
-import { failedWith, type TopicChanges, withLoss } from './mirror/topic-changes.ts';
+import type { TopicChanges } from './mirror/topic-changes.ts';
+import { TopicFailures } from './mirror/topic-failures.ts';
 import {
   answerSizes,
   type LinkSettings,
@@ -23,11 +25,6 @@ import {
 } from './settings/link-settings.ts';
 import { messageOf, Signal } from './signal.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
-
-interface Failure {
-  readonly error: MirrorError;
-  readonly loss: Loss | null;
-}
 
 /** Looks that somebody asked for are at least so far apart. */
 const lookSpacingMs = 150;
@@ -39,6 +36,8 @@ export class LinkRuntime implements FeedLink {
   readonly name: string;
   readonly feeds: LinkFeeds;
   readonly health: LinkHealth;
+  /** Of mirrors that have fewer partitions than their sources. */
+  readonly growth: MirrorGrowth;
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
@@ -47,8 +46,7 @@ export class LinkRuntime implements FeedLink {
   #cluster: Cluster | null = null;
   #connecting: Promise<Cluster> | null = null;
   #infos: ReadonlyMap<string, TopicInfo> = new Map();
-  readonly #failing = new Map<string, Failure>();
-  readonly #growing = new Set<string>();
+  readonly #failures: TopicFailures;
   readonly #missing = new Lasting();
   readonly #shrunk = new Lasting();
   readonly #agedEpochs = new Lasting();
@@ -77,6 +75,9 @@ export class LinkRuntime implements FeedLink {
       clock: context.clock,
       lostAfterMs: context.limits.sourceUnavailableMs,
     });
+    const { topics, changes } = parts;
+    this.#failures = new TopicFailures({ context, topics, changes, link: this });
+    this.growth = new MirrorGrowth({ context, topics, changes, link: this });
     this.feeds = new LinkFeeds({
       link: this,
       clock: context.clock,
@@ -198,7 +199,8 @@ export class LinkRuntime implements FeedLink {
   /** What was known of a topic of this name is not true of the next one. */
   forget(name: string): void {
     this.feeds.forget(name);
-    this.#failing.delete(name);
+    this.#failures.forget(name);
+    this.growth.clear(name);
     this.#missing.clear(name);
     this.#shrunk.clear(name);
     this.#agedEpochs.clear(name);
@@ -219,20 +221,22 @@ export class LinkRuntime implements FeedLink {
   }
 
   failTopic(name: string, error: MirrorError, loss: Loss | null = null): void {
-    if (this.#failing.has(name)) return;
-    const failure = { error, loss };
-    this.#failing.set(name, failure);
-    this.inBackground(async () => {
-      await this.feeds.stop(name);
-      await this.#commitFailure(name, failure);
-    });
+    this.#failures.fail(name, error, loss);
+  }
+
+  isBeginning(name: string): boolean {
+    const { madeTimeMs } = this.#changes.record(name) ?? {};
+    const { clock, limits } = this.#context;
+    return madeTimeMs !== undefined && clock.unixMs() - madeTimeMs < limits.mirrorBeginsMs;
+  }
+
+  unrecorded(name: string, loss: Loss): Loss | null {
+    return unrecordedLoss(this.#changes.record(name) ?? {}, loss);
   }
 
   noteLoss(name: string, loss: Loss): Promise<void> {
-    return this.#changes.edit(name, (record) => ({
-      ...record,
-      lost: withLoss(record.lost, loss, this.#context.clock.unixMs()),
-    }));
+    const timeMs = this.#context.clock.unixMs();
+    return this.#changes.edit(name, (record) => withLosses(record, [loss], timeMs));
   }
 
   keepUnseenCleaning(name: string, isUnseen: ReadonlyMap<number, boolean>): void {
@@ -300,7 +304,7 @@ export class LinkRuntime implements FeedLink {
       record.topicId !== null &&
       record.stopping?.command !== 'failover' &&
       !this.#record.paused &&
-      !this.#failing.has(record.name)
+      !this.#failures.has(record.name)
     );
   }
 
@@ -348,7 +352,7 @@ export class LinkRuntime implements FeedLink {
       (topic) => topic.link === this.name && isFetching(topic.record.state),
     );
     const watchedNames = new Set(watched.map(({ name }) => name));
-    for (const lasting of [this.#missing, this.#shrunk]) {
+    for (const lasting of [this.#missing, this.#shrunk, this.growth]) {
       lasting.keep((name) => watchedNames.has(name));
     }
     const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
@@ -366,11 +370,7 @@ export class LinkRuntime implements FeedLink {
     for (const topic of watched) {
       this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic), askedAtMs);
     }
-    for (const [name, failure] of this.#failing) {
-      if (this.#topics.byName(name)?.record.state !== 'FAILED') {
-        this.inBackground(() => this.#commitFailure(name, failure));
-      }
-    }
+    this.#failures.tend();
     this.feeds.tend();
     await this.feeds.prune();
   }
@@ -399,9 +399,10 @@ export class LinkRuntime implements FeedLink {
         this.failTopic(name, finding.error);
         return;
       case 'grown':
-        if (info !== undefined) this.#grow(record, info);
+        if (this.mayAct()) this.growth.found(record, finding.partitionsCount);
         break;
       case 'as-is':
+        this.growth.clear(name);
         break;
     }
     if (info === undefined) return;
@@ -421,36 +422,5 @@ export class LinkRuntime implements FeedLink {
         message: `Source topic '${sourceTopic}' is not the one that was mirrored: ${goneBack}`,
       });
     }
-  }
-
-  #grow(record: TopicRecord, info: TopicInfo): void {
-    if (this.#growing.has(record.name) || !this.mayAct()) return;
-    this.#growing.add(record.name);
-    this.inBackground(async () => {
-      try {
-        await growMirror(
-          {
-            context: this.#context,
-            topics: this.#topics,
-            changes: this.#changes,
-            source: this.cluster,
-          },
-          record,
-          info,
-        );
-      } finally {
-        this.#growing.delete(record.name);
-      }
-    });
-  }
-
-  async #commitFailure(name: string, { error, loss }: Failure): Promise<void> {
-    const audit = failedWith(error);
-    await this.#changes.apply(name, 'fail', audit, (record) => {
-      // Of a mirror that was made anew since, this is not true.
-      if (!isFetching(record.state) || this.#failing.get(name)?.error !== error) return null;
-      if (loss === null) return { error };
-      return { error, lost: withLoss(record.lost, loss, this.#context.clock.unixMs()) };
-    });
   }
 }

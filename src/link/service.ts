@@ -3,11 +3,13 @@
 import type {
   LinkRecord,
   LostRange,
+  LostTotal,
   MirrorError,
   MirrorState,
   ReceiptRecord,
 } from '../state/records.ts';
 import type { LinkError } from './link-error.ts';
+import type { Growth } from './mirror/mirror-growth.ts';
 import type { WrittenShells } from './mirror/shell-measure.ts';
 import type { Blocking } from './switch/blocking.ts';
 import type { TailLine } from './switch/export-tail.ts';
@@ -110,14 +112,18 @@ export interface MirrorStatus {
   readonly error: MirrorError | null;
   readonly stoppedBy: 'promote' | 'failover' | null;
   readonly partitions: readonly PartitionStatus[];
+  /** What it lacks of its source's partitions; null: nothing, or its source is not looked at. */
+  readonly growth: Growth | null;
   /** Why a promotion does not go on: stable code, sentence, and what to do about it. */
   readonly blocking: readonly Blocking[];
   /** What an operator should know while it is promoted, and what does not block it. */
   readonly notices: readonly Blocking[];
   /** Records that the source got after the switch; null before, or while it is not known. */
   readonly strayRecords: bigint | null;
-  /** Offsets that were gone from the source before they were read. */
+  /** Offsets that were gone from the source before they were read: the latest ranges. */
   readonly lostRanges: readonly LostRange[];
+  /** All of them, those that are not listed any more too, by partition. */
+  readonly lostTotals: readonly LostTotal[];
 }
 
 export type MirrorCommand = 'promote' | 'failover' | 'pause' | 'resume' | 'cancel';

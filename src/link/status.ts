@@ -6,6 +6,7 @@ import { openNativeExtent } from '../timeline/timeline.ts';
 import type { LinkContext } from './context.ts';
 import type { PartitionFeed } from './fetch/partition-feed.ts';
 import type { LinkRuntime } from './link.ts';
+import { lostTotals } from './mirror/lost-history.ts';
 import { isFetching, type LinkConditions, shownState } from './mirror/mirror-state.ts';
 import type { MirrorTopic } from './mirror/mirror-topics.ts';
 import type { LinkStatus, MirrorStatus, PartitionStatus, TaskStatus } from './service.ts';
@@ -109,10 +110,12 @@ export function mirrorStatus(
     error: record.error,
     stoppedBy: record.stoppedBy,
     partitions: partitionStatuses(topic, link, parts.context),
+    growth: link?.growth.of(record.name) ?? null,
     blocking: parts.blocking,
     notices: parts.notices,
     strayRecords: parts.strayRecords,
     lostRanges: record.lost ?? [],
+    lostTotals: lostTotals(record),
   };
 }
 
@@ -155,6 +158,9 @@ function rpoSeconds(
   let worst: number | null = null;
   for (const topic of topics) {
     if (topic.record.state === 'STOPPED' || topic.record.state === 'PENDING_MIRROR') continue;
+    // Partitions that are not here hold what is not here, since they were seen at the latest.
+    const lacksSinceMs = link.growth.sinceMs(topic.name);
+    if (lacksSinceMs !== null) worst = Math.max(worst ?? 0, (nowMs - lacksSinceMs) / 1000);
     for (const { partition } of topic.partitions) {
       const lag = link.feeds.lag(topic.name, partition)?.lag(nowMs, context.limits.sampleAgeMaxMs);
       const completeAtMs = lag?.completeAtMs ?? null;

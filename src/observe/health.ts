@@ -72,11 +72,22 @@ function mirrorCauses(mirror: MirrorStatus, unixMs: number): string[] {
     return [`mirror ${mirror.name} is ${mirror.state}${detail}`];
   }
   const stalled = mirror.partitions.filter((partition) => partition.isStalled);
+  const causes = lackCauses(mirror, unixMs);
   const [first] = stalled;
-  if (first === undefined) return [];
+  if (first === undefined) return causes;
   const partitions = stalled.map((partition) => partition.partition).join(', ');
   const cause = first.stallCause ?? 'no progress';
-  return [`mirror ${mirror.name} is STALLED in partition ${partitions}: ${cause}`];
+  return [...causes, `mirror ${mirror.name} is STALLED in partition ${partitions}: ${cause}`];
+}
+
+/** So long it may take to grow, or to see that the source is not what it was. */
+const growthMsMax = 15_000;
+
+function lackCauses({ name, growth, partitions }: MirrorStatus, unixMs: number): string[] {
+  if (growth === null || unixMs - growth.sinceTimeMs < growthMsMax) return [];
+  const cause = growth.cause === null ? '' : `: ${growth.cause}`;
+  const lacks = `${partitions.length} of the ${growth.sourcePartitions} partitions of its source`;
+  return [`mirror ${name} has ${lacks}${cause}`];
 }
 
 /** After a switch nothing of it should move any more: a metric and a notice show it. */

@@ -8,6 +8,7 @@ import type { BypassGroup } from '../gateway/bypass-watch.ts';
 import type { LinkService, LinkStatus, MirrorStatus, PartitionStatus } from '../link/service.ts';
 import type { ReceiptRecord } from '../state/records.ts';
 import type { Events } from './events.ts';
+import { LostRecords } from './lost-records.ts';
 import { StorageForecast } from './storage-forecast.ts';
 
 export interface MetricsSources {
@@ -234,6 +235,17 @@ class MetricsCollector {
       },
     );
     this.#filled(
+      'mirror_missing_partitions',
+      'Partitions that the source has and the mirror has not.',
+      ['link', 'topic'],
+      (gauge, { mirrors }) => {
+        for (const { link, name, growth, partitions } of mirrors.filter(isMirroring)) {
+          const missing = growth === null ? 0 : growth.sourcePartitions - partitions.length;
+          gauge.set({ link, topic: name }, missing);
+        }
+      },
+    );
+    this.#filled(
       'mirror_stray_records',
       'Records that the source got after the topic was switched; NaN while it is not read.',
       ['link', 'topic'],
@@ -243,26 +255,21 @@ class MetricsCollector {
         }
       },
     );
-    const lost = new Counter({
+    this.#addLost();
+  }
+
+  #addLost(): void {
+    const counter = new Counter({
       name: 'causeway_mirror_lost_records_total',
       help: 'Records that failovers left behind, and history that was lost before it was read.',
       labelNames: ['link', 'topic'],
       registers: [this.registry],
     });
+    const lost = new LostRecords();
     this.#fillers.push(({ mirrors }) => {
-      lost.reset();
-      for (const { link, name: topic, lostRanges } of mirrors) {
-        if (lostRanges.length === 0) continue;
-        lost.inc({ link, topic }, sum(lostRanges.map(({ from, to }) => to - from)));
-      }
-      for (const receipt of this.#sources.receipts()) {
-        for (const { link, topic, partitions } of receipt.topics) {
-          const known = partitions.map(({ lostRecords, found }) => {
-            const records = found?.lostRecords ?? lostRecords;
-            return records > 0n ? records : 0n;
-          });
-          lost.inc({ link, topic }, sum(known));
-        }
+      counter.reset();
+      for (const { link, topic, records } of lost.count(mirrors, this.#sources.receipts())) {
+        counter.inc({ link, topic }, Number(records));
       }
     });
   }

@@ -13,6 +13,7 @@ import {
   type LinkRecord,
   type LogRemovalRecord,
   type LostRange,
+  type LostTotal,
   type MirrorError,
   type MirrorErrorCode,
   type MirrorState,
@@ -41,8 +42,9 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   /**
    * 2: `syncedConfigs`, `auto`. 3: `stopping.atomic`. 4: `stopping.fenceSource`, `fence`,
    * `detaching`, `lost`, `creating.startOffset`, `origins`, `unseenCleaning`. 5: `linkId`.
+   * 6: `madeTimeMs`, `lostBefore`.
    */
-  topic: 5,
+  topic: 6,
   'node-ports': 1,
   storage: 1,
   /** 2: `place`. */
@@ -158,6 +160,11 @@ function readLost(fields: Fields): LostRange {
   };
 }
 
+function readLostTotal(fields: Fields): LostTotal {
+  const [partition, ranges] = [fields.integer('partition'), fields.integer('ranges')];
+  return { partition, ranges, records: fields.bigint('records') };
+}
+
 function readStop(fields: Fields): PendingStop {
   return {
     command: fields.oneOf('command', commands),
@@ -216,6 +223,14 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     ...(version >= 4 ? readOrigins(fields) : {}),
     ...(version >= 4 ? readUnseenCleaning(fields) : {}),
     ...(version >= 5 && fields.has('logTopicId') ? { logTopicId: fields.uuid('logTopicId') } : {}),
+    ...(version >= 6 ? readBeginning(fields) : {}),
+  };
+}
+
+function readBeginning(fields: Fields): Pick<TopicRecord, 'madeTimeMs' | 'lostBefore'> {
+  return {
+    ...(fields.has('madeTimeMs') ? { madeTimeMs: fields.integer('madeTimeMs') } : {}),
+    ...(fields.has('lostBefore') ? { lostBefore: fields.list('lostBefore', readLostTotal) } : {}),
   };
 }
 

@@ -101,8 +101,12 @@ export interface TopicRecord {
   readonly fence?: { readonly acls: readonly Acl[] };
   /** A promoted topic whose timeline is to end: what a restart needs to go on with it. */
   readonly detaching?: PendingDetach;
+  /** When its mirror was made; absent in old records. */
+  readonly madeTimeMs?: number;
   /** Offsets that were gone from the source before they were read, the latest of them. */
   readonly lost?: readonly LostRange[];
+  /** Sums of the ranges that `lost` does not list any more, by partition. */
+  readonly lostBefore?: readonly LostTotal[];
   /**
    * Partitions of a compacted topic whose source had cleaned records away that were not read: their
    * copies may hold deleted keys, and are to be built anew. Absent: none.
@@ -136,6 +140,13 @@ export interface LostRange {
   readonly from: bigint;
   readonly to: bigint;
   readonly timeMs: number;
+}
+
+/** So many ranges of a partition, with so many offsets in all. */
+export interface LostTotal {
+  readonly partition: number;
+  readonly ranges: number;
+  readonly records: bigint;
 }
 
 export interface PendingCreation {

@@ -32,7 +32,11 @@ before(async () => {
   world = await new LinkWorld({
     source,
     destination,
-    limits: { rebuildCheckMs: 300, rebuildBytesMin: 150_000, sourceWatchMs: 300 },
+    limits: {
+      ...{ rebuildCheckMs: 300, rebuildBytesMin: 150_000, sourceWatchMs: 300 },
+      // Its mirrors are at work at once: what their source loses is lost.
+      mirrorBeginsMs: 0,
+    },
   }).open();
   await world.createLink('dr');
   await world.createLink('on', { 'mirror.lost.history.policy': 'continue' });
@@ -222,6 +226,95 @@ test('D06, D18, R10: goes on behind lost history by policy, with the range on re
   isStated();
   await produce(world.source, { topic }, ['h']);
   await world.caughtUp(topic, [8n]);
+});
+
+function lossEvents(topic: string): string[] {
+  return world.events
+    .since(0)
+    .filter(({ event, fields }) => event === 'mirror_history_lost' && fields.topic === topic)
+    .map(({ fields }) => `${fields.partition}: [${fields.from}, ${fields.to})`)
+    .sort();
+}
+
+test('R10: a mirror stopped for lost history states the ranges of all its partitions', async () => {
+  const topic = uniqueName('lostmany');
+  await createTopic(world.source, topic, { partitions: 4 });
+  const write = async (values: readonly string[]) => {
+    for (const partition of [0, 1, 2, 3]) await produce(world.source, { topic, partition }, values);
+  };
+  await write(['a', 'b']);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [2n, 2n, 2n, 2n]);
+  await world.command('pause', topic);
+  await write(['c', 'd', 'e']);
+  await deleteRecords(world.source, topic, 0, 3n);
+  await deleteRecords(world.source, topic, 2, 5n);
+  await deleteRecords(world.source, topic, 3, 4n);
+  await world.command('resume', topic);
+  await world.inState(topic, 'FAILED');
+  const isStated = (): void => {
+    const { error, lostTotals, ...status } = world.service.describeMirror(topic);
+    assert.equal(error?.code, 'LOST_HISTORY');
+    assert.match(error?.message ?? '', /delete the mirror and create it again/);
+    const found = lostRanges({ error, lostTotals, ...status });
+    found.sort((one, other) => one.partition - other.partition);
+    assert.deepEqual(found, [
+      { partition: 0, from: 2n, to: 3n },
+      { partition: 2, from: 2n, to: 5n },
+      { partition: 3, from: 2n, to: 4n },
+    ]);
+    const sums = lostTotals.map(({ partition, records }) => [partition, records]);
+    assert.deepEqual(sums, [
+      [0, 1n],
+      [2, 3n],
+      [3, 2n],
+    ]);
+  };
+  isStated();
+  assert.deepEqual(lossEvents(topic), ['0: [2, 3)', '2: [2, 5)', '3: [2, 4)']);
+  await world.restart();
+  isStated();
+});
+
+test('R10: a copy that begins at the end of its source is stopped by what it loses', async () => {
+  const topic = uniqueName('lostlate');
+  await createTopic(world.source, topic);
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('late', topic);
+  await world.command('pause', topic);
+  await produce(world.source, { topic }, ['c', 'd', 'e']);
+  await deleteRecords(world.source, topic, 0, 4n);
+  await world.command('resume', topic);
+  await world.inState(topic, 'FAILED');
+  const status = world.service.describeMirror(topic);
+  assert.equal(status.error?.code, 'LOST_HISTORY');
+  assert.deepEqual(lostRanges(status), [{ partition: 0, from: 2n, to: 4n }]);
+  assert.deepEqual(lossEvents(topic), ['0: [2, 4)']);
+});
+
+test('R10: history lost again behind a gap with no batch behind it is on record too', async () => {
+  const topic = uniqueName('lostagain');
+  await createTopic(world.source, topic);
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('on', topic);
+  await world.caughtUp(topic, [2n]);
+  const lose = async (before: bigint) => {
+    await world.command('pause', topic);
+    await produce(world.source, { topic }, ['x', 'y', 'z']);
+    await deleteRecords(world.source, topic, 0, before);
+    await world.command('resume', topic);
+    await world.caughtUp(topic, [before]);
+  };
+  await lose(5n);
+  await lose(8n);
+  const status = world.service.describeMirror(topic);
+  assert.equal(status.state, 'ACTIVE');
+  assert.deepEqual(lostRanges(status), [{ partition: 0, from: 2n, to: 8n }]);
+  assert.deepEqual(status.lostTotals, [{ partition: 0, ranges: 1, records: 6n }]);
+  assert.deepEqual(lossEvents(topic), ['0: [2, 5)', '0: [5, 8)']);
+  await produce(world.source, { topic }, ['h']);
+  await world.caughtUp(topic, [9n]);
+  assert.equal(world.service.describeMirror(topic).partitions[0]?.logStart, 8n);
 });
 
 test('a mirror begins where its link or its creation says', async () => {

@@ -33,15 +33,22 @@ after(async () => {
 });
 
 /** A mirror of a source that has been honest so far, with two batches. */
-async function mirrorOf(): Promise<LyingSource> {
-  const source = new LyingSource(uniqueName('lies'));
+async function mirrorOf(
+  options: { readonly hasIds?: boolean; readonly partitions?: number } = {},
+): Promise<LyingSource> {
+  const source = new LyingSource(uniqueName('lies'), options);
+  source.partitions = options.partitions ?? 1;
   sources.push(source);
   await source.broker.listen();
   source.append(3);
   source.append(2);
-  await world.createLink(source.topic, { ...source.linkConfigs, 'request.timeout.ms': '2000' });
+  await world.createLink(source.topic, {
+    ...source.linkConfigs,
+    ...{ 'request.timeout.ms': '2000', 'cluster.link.retry.timeout.ms': '2000' },
+  });
   await world.createMirror(source.topic, source.topic);
-  await world.caughtUp(source.topic, [5n]);
+  const empty = Array.from({ length: source.partitions - 1 }, () => 0n);
+  await world.caughtUp(source.topic, [5n, ...empty]);
   return source;
 }
 
@@ -224,4 +231,63 @@ test('R8, R9: epochs that go back, and old message formats, end the mirror by na
   await world.inState(old.topic, 'FAILED');
   assert.equal(stateOf(old.topic).status.error?.code, 'UNSUPPORTED_MESSAGE_FORMAT');
   await assertHoldsOnly(old, old.batches.slice(0, 2));
+});
+
+/** Its metadata are read so often, and the mirror goes on. */
+async function isOverlooked(source: LyingSource): Promise<void> {
+  const before = source.looks;
+  await until('it is looked at', () => source.looks >= before + 2);
+  assert.equal(stateOf(source.topic).status.state, 'ACTIVE');
+}
+
+/** The copy is what it was, and made anew once the source is what it says. */
+async function isMadeAnew(source: LyingSource, copied: readonly Buffer[]): Promise<void> {
+  await assertHoldsOnly(source, copied);
+  const request = { archiveAs: null, validateOnly: false, actor: 'test' };
+  await world.service.recreateMirror(source.topic, request);
+  const empty = Array.from({ length: source.partitions - 1 }, () => 0n);
+  await world.caughtUp(source.topic, [source.end, ...empty]);
+  assert.equal(stateOf(source.topic).status.partitions.length, source.partitions);
+}
+
+test('R9: leaders whose epochs go back, and stay so, end the mirror by name', async () => {
+  const source = await mirrorOf();
+  const copied = [...source.batches];
+  // A broker that was left behind says so too, for a moment.
+  source.epoch = 4;
+  await isOverlooked(source);
+  source.epoch = 5;
+  await isOverlooked(source);
+  source.epoch = 4;
+  await world.inState(source.topic, 'FAILED');
+  const { error } = stateOf(source.topic).status;
+  assert.equal(error?.code, 'NON_MONOTONIC_SOURCE_EPOCH');
+  assert.match(error?.message ?? '', /partition 0 has leader epoch 4, after 5/);
+  await isMadeAnew(source, copied);
+});
+
+async function isShrunk(source: LyingSource, copied: readonly Buffer[]): Promise<void> {
+  source.partitions = 2;
+  await world.inState(source.topic, 'FAILED');
+  const { error } = stateOf(source.topic).status;
+  assert.equal(error?.code, 'SOURCE_PARTITIONS_DECREASED');
+  assert.match(error?.message ?? '', /has 2 partitions, the mirror 3/);
+  await isMadeAnew(source, copied);
+}
+
+test('R9: a source that has fewer partitions for 10 s ends the mirror by name', async () => {
+  const source = await mirrorOf({ partitions: 3 });
+  // One broker may be behind.
+  source.partitions = 2;
+  await isOverlooked(source);
+  source.partitions = 3;
+  await isOverlooked(source);
+  source.append(1);
+  await world.caughtUp(source.topic, [source.end, 0n, 0n]);
+  await isShrunk(source, [...source.batches]);
+});
+
+test('R9: a source without topic ids with fewer partitions ends the mirror by name', async () => {
+  const source = await mirrorOf({ hasIds: false, partitions: 3 });
+  await isShrunk(source, [...source.batches]);
 });

@@ -1,8 +1,9 @@
-// A source of one topic with one partition that a test makes lie.
+// A source of one topic that a test makes lie. All records are in partition 0.
 //
 // Owns: honest answers to what a link asks (metadata, configs, offsets, fetches) over batches in
-// memory, and the place where an answer to Fetch is falsified. Knows nothing of links. Invariant:
-// without a lie it answers as a broker does; the test that uses it compares it with a real one.
+// memory, the place where an answer to Fetch is falsified, and what metadata say of the topic.
+// Knows nothing of links. Invariant: without a lie it answers as a broker does; the test that uses
+// it compares it with a real one.
 import {
   createDescribeConfigsResponse,
   createDescribeConfigsResult,
@@ -37,20 +38,26 @@ export type Lie =
   | { readonly kind: 'partition'; readonly falsify: (data: PartitionData) => PartitionData }
   | { readonly kind: 'frame'; readonly answer: (honest: FakeAnswer, id: number) => FakeAnswer };
 
-const versions = { 1: [4, 12], 2: [1, 7], 3: [0, 12], 32: [1, 4] } as const;
+const versions = { 1: [4, 12], 2: [1, 7], 32: [1, 4] } as const;
 const advertised = 'liar.invalid';
 const sourceTopicId = 'AAAAAAAAAAAAAAAAAAAABw';
 
 export class LyingSource {
-  readonly broker = new FakeBroker(versions);
+  readonly broker: FakeBroker;
   readonly topic: string;
   readonly batches: Buffer[] = [];
   lie: Lie | null = null;
   fetches = 0;
+  /** Of its batches from now on, and of its leaders. */
   epoch = 5;
+  partitions = 1;
+  /** Times that metadata were asked for. */
+  looks = 0;
 
-  constructor(topic: string) {
+  /** `hasIds`: its topic has an id, as of Kafka 2.8. */
+  constructor(topic: string, { hasIds = true }: { readonly hasIds?: boolean } = {}) {
     this.topic = topic;
+    this.broker = new FakeBroker({ ...versions, 3: [0, hasIds ? 12 : 9] });
     this.broker.handlers.set(1, (request) => this.#fetch(request));
     this.broker.handlers.set(2, (request) => this.#listOffsets(request));
     this.broker.handlers.set(3, (request) => this.#metadata(request));
@@ -89,6 +96,10 @@ export class LyingSource {
     });
   }
 
+  #endOf(partition: number): bigint {
+    return partition === 0 ? this.end : 0n;
+  }
+
   #fetch({ header, reader }: Parameters<FakeHandler>[0]): FakeAnswer {
     this.fetches++;
     const request = decodeFetchRequest(reader, header.apiVersion);
@@ -107,15 +118,14 @@ export class LyingSource {
   }
 
   #partition(partitionIndex: number, fetchOffset: bigint): PartitionData {
-    const { end } = this;
+    const end = this.#endOf(partitionIndex);
     if (fetchOffset < 0n || fetchOffset > end) {
       const errorCode = ErrorCode.OFFSET_OUT_OF_RANGE;
       return createPartitionData({ partitionIndex, errorCode, highWatermark: -1n });
     }
-    const from = this.batches.findIndex(
-      (batch) => nextOffset(readBatchHeader(batch, 0)) > fetchOffset,
-    );
-    const records = from < 0 ? Buffer.alloc(0) : Buffer.concat(this.batches.slice(from));
+    const held = partitionIndex === 0 ? this.batches : [];
+    const from = held.findIndex((batch) => nextOffset(readBatchHeader(batch, 0)) > fetchOffset);
+    const records = from < 0 ? Buffer.alloc(0) : Buffer.concat(held.slice(from));
     return createPartitionData({
       partitionIndex,
       highWatermark: end,
@@ -134,7 +144,7 @@ export class LyingSource {
           createListOffsetsPartitionResponse({
             partitionIndex,
             timestamp: -1n,
-            offset: timestamp === -2n ? 0n : this.end,
+            offset: timestamp === -2n ? 0n : this.#endOf(partitionIndex),
           }),
         ),
       }),
@@ -144,24 +154,22 @@ export class LyingSource {
   }
 
   #metadata({ header }: Parameters<FakeHandler>[0]): FakeAnswer {
+    this.looks++;
+    const partitions = Array.from({ length: this.partitions }, (_, partitionIndex) =>
+      createMetadataResponsePartition({
+        partitionIndex,
+        leaderId: 1,
+        leaderEpoch: this.epoch,
+        replicaNodes: [1],
+        isrNodes: [1],
+      }),
+    );
     const response = createMetadataResponse({
       brokers: [createMetadataResponseBroker({ nodeId: 1, host: advertised, port: 9092 })],
       controllerId: 1,
       clusterId: 'cluster-of-lies',
       topics: [
-        createMetadataResponseTopic({
-          name: this.topic,
-          topicId: sourceTopicId,
-          partitions: [
-            createMetadataResponsePartition({
-              partitionIndex: 0,
-              leaderId: 1,
-              leaderEpoch: this.epoch,
-              replicaNodes: [1],
-              isrNodes: [1],
-            }),
-          ],
-        }),
+        createMetadataResponseTopic({ name: this.topic, topicId: sourceTopicId, partitions }),
       ],
     });
     return (writer) => encodeMetadataResponse(writer, response, header.apiVersion);

@@ -1,5 +1,5 @@
 // A partition whose next offset the source does not have. Finds out why, at the leader, and
-// decides: moved start of a still empty mirror, lost history, an end below ours, or only forgotten
+// decides: moved start of a mirror that begins, lost history, an end below ours, or only forgotten
 // epochs. Refuses to know fetch loops. Invariant: history is never skipped in silence, and only
 // what is proved is followed.
 import { ErrorCode } from '../../../protocol/index.ts';
@@ -7,6 +7,7 @@ import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkClock } from '../context.ts';
+import { lossMessage, lossRemedy, tellLoss } from '../mirror/lost-history.ts';
 import { isMirroredStill } from '../source-identity.ts';
 import {
   earliestTimestamp,
@@ -16,7 +17,7 @@ import {
 } from '../source-offsets.ts';
 import { partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
-import type { FeedLink } from './source-link.ts';
+import type { FeedLink, Loss } from './source-link.ts';
 
 interface Range {
   readonly earliest: bigint;
@@ -70,38 +71,50 @@ export async function resolveOutOfRange(
     });
   } else if (log.end >= earliest) {
     forgottenEpochs(feed, link, range);
-  } else if (log.lastEpoch < 0) {
-    await moveEmptyStart(feed, link, { earliest, clock });
   } else {
-    await lostHistory(feed, link, { earliest, clock });
+    await sourceStartsAbove(feed, link, { earliest, clock });
   }
 }
 
-/** The policy of the link decides; either way the range is on record, never skipped in silence. */
-async function lostHistory(
+/**
+ * Also of a copy without any batch: one that begins at the source's end, or whose link was paused
+ * for long, or that goes on behind history lost before, loses what it was to have.
+ */
+async function sourceStartsAbove(
   feed: PartitionFeed,
   link: FeedLink,
   { earliest, clock }: { earliest: bigint; clock: LinkClock },
 ): Promise<void> {
-  const { topic, partition, log } = feed;
-  const loss = { partition, from: log.end, to: earliest };
-  const message =
-    `${topic}-${partition}: offsets [${loss.from}, ${loss.to}) were gone from the source ` +
-    'before they were read';
-  const fields = { topic, partition, link: link.name, from: `${loss.from}`, to: `${loss.to}` };
-  link.events.error('mirror_history_lost', message, fields);
-  if (link.lostHistory === 'stop') {
+  // The log may begin below, with the batch that holds the first offset.
+  const from = feed.logStartFor(feed.position);
+  const found = { partition: feed.partition, from, to: earliest };
+  const loss = from < earliest ? link.unrecorded(feed.topic, found) : null;
+  if (loss !== null && !(await goesOnBehind(feed, link, { loss, clock }))) return;
+  await moveStart(feed, link, { earliest, clock });
+}
+
+/** The policy of the link decides; either way the range is on record, never skipped in silence. */
+async function goesOnBehind(
+  feed: PartitionFeed,
+  link: FeedLink,
+  { loss, clock }: { loss: Loss; clock: LinkClock },
+): Promise<boolean> {
+  const { topic } = feed;
+  const isBeginning = feed.log.lastEpoch < 0 && link.isBeginning(topic);
+  if (link.lostHistory === 'stop' && !isBeginning) {
+    const message = `${lossMessage(topic, loss)}; ${lossRemedy}`;
     link.failTopic(topic, { code: 'LOST_HISTORY', message }, loss);
-    return;
+    return false;
   }
   try {
     await link.noteLoss(topic, loss);
   } catch (error) {
     if (!(error instanceof StateError)) throw error;
     feed.fail(`LOST_HISTORY: ${error.message}`, clock.monotonicMs(), 1_000);
-    return;
+    return false;
   }
-  await moveStart(feed, link, { earliest, clock });
+  tellLoss(link.events, loss, { topic, link: link.name, isBeginning });
+  return true;
 }
 
 /**
@@ -121,23 +134,6 @@ function forgottenEpochs(feed: PartitionFeed, link: FeedLink, range: Range): voi
       `${feed.topic}-${feed.partition}: the source holds [${range.earliest}, ${range.latest}) ` +
       `and does not know the mirror's last epoch ${log.lastEpoch}`,
   });
-}
-
-/** Nothing was mirrored yet and the source's start has moved up: so does ours, and we say so. */
-async function moveEmptyStart(
-  feed: PartitionFeed,
-  link: FeedLink,
-  parts: { earliest: bigint; clock: LinkClock },
-): Promise<void> {
-  const from = feed.log.end;
-  await moveStart(feed, link, parts);
-  const { topic, partition, log } = feed;
-  if (from >= log.logStart) return;
-  link.events.warn(
-    'mirror_start_moved',
-    `${topic}-${partition}: offsets [${from}, ${log.logStart}) were gone before mirroring began`,
-    { topic, partition, link: link.name },
-  );
 }
 
 /**

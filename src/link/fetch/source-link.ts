@@ -22,6 +22,10 @@ export interface FeedLink {
   failTopic(topic: string, error: MirrorError, loss?: Loss): void;
   /** What is done when records were gone from the source before they were read. */
   readonly lostHistory: 'stop' | 'continue';
+  /** The mirror was made just now: where the source starts once it is read is where it begins. */
+  isBeginning(topic: string): boolean;
+  /** What of lost offsets is not on record yet; null: nothing. */
+  unrecorded(topic: string, loss: Loss): Loss | null;
   /** Puts lost offsets on record, before anything goes on behind them. */
   noteLoss(topic: string, loss: Loss): Promise<void>;
   /**

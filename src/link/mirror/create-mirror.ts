@@ -396,6 +396,7 @@ export class MirrorCreator {
       const active = this.#changes.next(intent, 'created', {
         topicId,
         sourceTopicId: plan.source.topicId,
+        madeTimeMs: this.#context.clock.unixMs(),
         partitions: plan.starts.map(({ start }) => newMirror(virtualOffset(start))),
       });
       finished.push({ intent, active });

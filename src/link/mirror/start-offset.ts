@@ -47,25 +47,22 @@ export interface SourceStart {
 /** Partitions whose first batch is looked up at once. */
 const lookupsInFlight = 8;
 
-/** Starts of all partitions of a source topic, by index; null when one cannot be read now. */
+/** First offsets of all partitions of a source topic, by index; null: one cannot be read now. */
 export async function sourceStarts(
   source: Cluster,
   info: TopicInfo,
-  options: { readonly from?: number; readonly spec?: string } = {},
 ): Promise<readonly SourceStart[] | null> {
-  return (await manySourceStarts(source, [info], options)).get(info.name) ?? null;
+  return (await manySourceStarts(source, [info])).get(info.name) ?? null;
 }
 
 /** The same of many topics, by name, without those that cannot be read now. */
 export async function manySourceStarts(
   source: Cluster,
   infos: readonly TopicInfo[],
-  options: { readonly from?: number; readonly spec?: string } = {},
+  { spec = earliestStart }: { readonly spec?: string } = {},
 ): Promise<ReadonlyMap<string, readonly SourceStart[]>> {
-  const { from = 0, spec = earliestStart } = options;
   const partitions = infos.flatMap((info) =>
     info.partitions
-      .filter(({ partition }) => partition >= from)
       .map(({ partition, leaderId }) => ({ topic: info.name, partition, leaderId }))
       .sort((left, right) => left.partition - right.partition),
   );

@@ -4,7 +4,7 @@
 // nor failure until the state was read.
 import type { Events } from '../../observe/events.ts';
 import { encodeRecord } from '../../state/record-format.ts';
-import type { LostRange, MirrorError, StateRecord, TopicRecord } from '../../state/records.ts';
+import type { MirrorError, StateRecord, TopicRecord } from '../../state/records.ts';
 import { type State, type StateChange, StateError } from '../../state/state.ts';
 import type { LinkClock } from '../context.ts';
 import { LinkError } from '../link-error.ts';
@@ -109,11 +109,13 @@ export class TopicChanges {
     });
   }
 
-  /** Changes what a record says besides its state. Nothing happens when it is gone. */
+  /** Changes what a record says besides its state. Nothing happens when it is gone, or the same. */
   async edit(topic: string, change: (record: TopicRecord) => TopicRecord): Promise<void> {
     await this.locks.run(topic, async () => {
       const record = this.record(topic);
-      if (record !== undefined) await this.commit([{ put: change(record) }]);
+      if (record === undefined) return;
+      const changed = change(record);
+      if (changed !== record) await this.commit([{ put: changed }]);
     });
   }
 
@@ -162,21 +164,6 @@ export class TopicChanges {
       return true;
     });
   }
-}
-
-/** Lost ranges that a record keeps at most, the latest ones. */
-const lostMax = 100;
-
-/** One that grew while it was being dealt with takes the place of what it was. */
-export function withLoss(
-  known: readonly LostRange[] = [],
-  loss: Omit<LostRange, 'timeMs'>,
-  timeMs: number,
-): readonly LostRange[] {
-  const others = known.filter(
-    ({ partition, from }) => partition !== loss.partition || from !== loss.from,
-  );
-  return [...others, { ...loss, timeMs }].slice(-lostMax);
 }
 
 /** As they are stored: a field that is there and undefined is the same as none. */

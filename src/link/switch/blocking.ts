@@ -23,7 +23,9 @@ const remedies = {
   TRANSACTION_OPEN:
     'Let the producer end its transaction, or abort it at the source with ' +
     'kafka-transactions --abort; failing over aborts it here.',
-  PARTITIONS_GROWING: 'Wait: the mirror follows its source to the new partitions.',
+  PARTITIONS_GROWING:
+    'Wait: the mirror follows its source to the new partitions. If a cause is named, mend it: it ' +
+    'is tried again at least once a minute. A failover leaves those partitions out.',
   GROUP_OFFSETS_UNSTABLE: 'Let the transaction that commits offsets end at the source.',
   SOURCE_FENCED:
     'When the source may be written to again: causeway mirror unfence TOPIC. The denial is ours ' +

@@ -305,8 +305,22 @@ export class Failover {
         const audit = { actor: request.actor, why: `failover, receipt ${request.receiptId}` };
         this.#changes.tell(topic.record, record, audit);
       }
+      this.#tellLeftOut(topic.record, request);
     }
     return receipt;
+  }
+
+  /** The receipt is of the partitions that were mirrored. */
+  #tellLeftOut({ name, link, partitions }: TopicRecord, request: FailoverRequest): void {
+    const growth = this.#link(link)?.growth.of(name) ?? null;
+    if (growth === null) return;
+    const { sourcePartitions } = growth;
+    this.#context.events.error(
+      'failover_partitions_left_out',
+      `Topic '${name}' was failed over with ${partitions.length} of the ${sourcePartitions} ` +
+        'partitions of its source: what the others hold was not mirrored, and is in no receipt',
+      { topic: name, link, actor: request.actor, receipt: request.receiptId, sourcePartitions },
+    );
   }
 
   /**

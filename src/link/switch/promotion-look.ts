@@ -181,11 +181,17 @@ async function lagOf(
       const count = infos.get(topic.record.sourceTopic)?.partitions.length ?? 0;
       const isGrowing = count > topic.partitionCount;
       const reasons = isGrowing
-        ? [blocking('PARTITIONS_GROWING', `the source has ${count} partitions`)]
+        ? [blocking('PARTITIONS_GROWING', growing(topic, count, link))]
         : lagOfTopic(topic, link, { ends, quiet: quiet(topic.name) });
       return [topic.name, reasons] as const;
     }),
   );
+}
+
+function growing({ name, partitionCount }: MirrorTopic, count: number, link: LinkRuntime): string {
+  const has = `the source has ${count} partitions, the mirror ${partitionCount}`;
+  const cause = link.growth.of(name)?.cause ?? null;
+  return cause === null ? has : `${has}: ${cause}`;
 }
 
 function lagOfTopic(

@@ -52,10 +52,12 @@ export function mirrorStatus(name: string, changes: Partial<MirrorStatus> = {}):
     error: null,
     stoppedBy: null,
     partitions: [partitionStatus()],
+    growth: null,
     blocking: [],
     notices: [],
     strayRecords: null,
     lostRanges: [],
+    lostTotals: [],
     ...changes,
   };
 }

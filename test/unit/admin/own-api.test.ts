@@ -301,7 +301,22 @@ const unhealthyMirrors = [
     }),
     cause: 'mirror orders has damaged records in partition 1: RECORDS_DAMAGED',
   },
+  {
+    mirror: mirrorStatus('orders', { growth: lacking(15_000) }),
+    cause: 'mirror orders has 1 of the 3 partitions of its source: POLICY_VIOLATION: no more',
+  },
 ];
+
+/** What a mirror says that lacks partitions since so many ms. */
+function lacking(sinceMs: number) {
+  const sinceTimeMs = Date.now() - sinceMs;
+  return { sourcePartitions: 3, sinceTimeMs, cause: 'POLICY_VIOLATION: no more' };
+}
+
+test('a mirror that grows just now is not unhealthy', async () => {
+  services.links.mirrors.set('orders', mirrorStatus('orders', { growth: lacking(5_000) }));
+  assert.equal((await get('/health/links')).status, 200);
+});
 
 test('R15: not healthy: mirrors whose link was deleted', async () => {
   services.links.mirrors.set('left', mirrorStatus('left', { link: 'gone', state: 'LINK_FAILED' }));

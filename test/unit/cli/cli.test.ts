@@ -156,6 +156,23 @@ test('mirrors are created, listed, described and deleted', async () => {
   assert.deepEqual([sent().topic, sent().archiveAs, sent().validateOnly], ['orders', 'old', true]);
 });
 
+test('R10, R15: lost history and missing partitions are described', async () => {
+  const lost = (from: bigint, to: bigint) => ({ partition: 0, from, to, timeMs: 1 });
+  services.links.mirrors.set(
+    'gaps',
+    mirrorStatus('gaps', {
+      growth: { sourcePartitions: 3, sinceTimeMs: 1, cause: 'POLICY_VIOLATION: no more' },
+      lostRanges: [lost(70n, 75n)],
+      lostTotals: [{ partition: 0, ranges: 4, records: 35n }],
+    }),
+  );
+  const { out } = await causeway(['mirror', 'describe', 'gaps']);
+  assert.match(out, /Partitions: +1 of the source’s 3, since 1970.*: POLICY_VIOLATION: no more/);
+  assert.match(out, /Lost history: +partition 0: offsets \[70, 75\), found 1970/);
+  assert.match(out, /Lost history: +partition 0: 35 offsets in 4 ranges in all/);
+  assert.match((await causeway(['mirror', 'list'])).out, /gaps .* ACTIVE +1 of 3 /);
+});
+
 test('a promotion is waited for until it is done', async () => {
   const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED', phase: 'DRAINING' });
   services.links.promotionStates = [pending, mirrorStatus('orders', { state: 'STOPPED' })];

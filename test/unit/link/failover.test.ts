@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { LinkLimits } from '../../../src/link/context.ts';
+import type { LinkRuntime } from '../../../src/link/link.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { Failover } from '../../../src/link/switch/failover.ts';
@@ -61,6 +62,7 @@ async function scene(t: TestContext, parts: { record?: TopicRecord; epoch?: numb
 async function start(
   world: { state: FakeState; storage: MirrorStorage; destination: FakeCluster },
   limits: Partial<LinkLimits> = {},
+  link?: LinkRuntime,
 ) {
   const whole = testContext({ ...world, source: new FakeCluster() });
   const context = { ...whole, limits: { ...whole.limits, ...limits } };
@@ -69,7 +71,7 @@ async function start(
   const { state, events, clock } = context;
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
   const receipts = { clock, lag: () => undefined, groups: () => [], groupsReadMs: () => -1 };
-  const failover = new Failover({ context, topics, changes, link: () => undefined, receipts });
+  const failover = new Failover({ context, topics, changes, link: () => link, receipts });
   const run = (isDryRun = false, acceptLoss = false) =>
     failover.run({ topics: ['orders'], actor: 'test', receiptId: 'r1', isDryRun, acceptLoss });
   return { topics, failover, run, events, changes };
@@ -404,6 +406,19 @@ describe('failover', () => {
     assert.deepEqual([log?.logStart, log?.end], [77n, 77n], 'nothing is below S');
     assert.equal(topics.byName('orders')?.partition(0)?.log?.end, 4n, 'the others keep theirs');
     assert.ok(events.since(0).some(({ event }) => event === 'accepted_loss_given_up'));
+  });
+
+  test('of a mirror that lacks partitions of its source says what it leaves out', async (t) => {
+    const world = await scene(t);
+    const growth = { of: () => ({ sourcePartitions: 5, sinceTimeMs: 0, cause: null }) };
+    const feeds = { hold: async () => undefined };
+    const link = { growth, feeds, release: () => undefined } as unknown as LinkRuntime;
+    world.topics.close();
+    const { run, events } = await start(world, {}, link);
+    assert.equal((await run()).errors.size, 0);
+    const [told] = events.since(0).filter(({ level }) => level === 'error');
+    assert.equal(told?.event, 'failover_partitions_left_out');
+    assert.match(told?.message ?? '', /with 2 of the 5 partitions/);
   });
 
   test('as a dry run says what it would do and changes nothing', async (t) => {

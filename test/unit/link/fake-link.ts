@@ -6,8 +6,10 @@ import { systemClock } from '../../../src/link/context.ts';
 import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
 import { LinkBounds, type LinkBoundsParts } from '../../../src/link/fetch/link-bounds.ts';
 import type { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
-import type { FeedLink } from '../../../src/link/fetch/source-link.ts';
+import type { FeedLink, Loss } from '../../../src/link/fetch/source-link.ts';
+import { unrecordedLoss, withLosses } from '../../../src/link/mirror/lost-history.ts';
 import { Events } from '../../../src/observe/events.ts';
+import type { TopicRecord } from '../../../src/state/records.ts';
 import type { FakeCluster } from './fakes.ts';
 
 export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink {
@@ -76,10 +78,20 @@ export class FakeLink<Source extends Cluster = FakeCluster> implements FeedLink 
     throw error;
   }
 
-  lostHistory = 'stop' as const;
+  lostHistory: 'stop' | 'continue' = 'stop';
+  isNew = false;
+  losses: Pick<TopicRecord, 'lost' | 'lostBefore'> = {};
 
-  noteLoss(): Promise<void> {
-    return Promise.reject(new Error('nothing is lost here'));
+  isBeginning(): boolean {
+    return this.isNew;
+  }
+
+  unrecorded(_topic: string, loss: Loss): Loss | null {
+    return unrecordedLoss(this.losses, loss);
+  }
+
+  async noteLoss(_topic: string, loss: Loss): Promise<void> {
+    this.losses = withLosses(this.losses, [loss], 1);
   }
 }
 

@@ -12,9 +12,9 @@ import { systemClock } from '../../../src/link/context.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { rebuildCopy } from '../../../src/link/fetch/rebuild-copy.ts';
-import { type Growth, growMirror } from '../../../src/link/mirror/grow-mirror.ts';
+import { type GrowthParts, growMirror } from '../../../src/link/mirror/grow-mirror.ts';
 import { isMirroredStill, unconfirmedSources } from '../../../src/link/source-identity.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
+import type { LinkRecord, TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { FakeLink, linkBounds } from './fake-link.ts';
@@ -107,12 +107,12 @@ test('R9: a copy is not swapped for one of another topic', async (t) => {
   assert.ok(after < before, `${after} bytes, ${before} before`);
 });
 
-test('R9: a mirror does not grow by the starts of another topic', async () => {
-  const source = sourceWith(successorId, 3);
-  const parts = { source } as unknown as Growth;
-  const grow = () =>
-    growMirror(parts, mirror as unknown as TopicRecord, topicInfo('t', sourceId, [0, 0, 0]));
-  await grow();
-  source.topics.set('t', topicInfo('t', sourceId, [0, 0, 0]));
+test('R9: a mirror does not grow to the partitions of another topic', async () => {
+  const cluster = sourceWith(successorId, 3);
+  const source = { cluster, record: { sourceClusterId: cluster.clusterId } as LinkRecord };
+  const record = mirror as unknown as TopicRecord;
+  const grow = () => growMirror({} as GrowthParts, source, { record, count: 3 });
+  assert.match((await grow()) ?? '', /was recreated/);
+  cluster.topics.set('t', topicInfo('t', sourceId, [0, 0, 0]));
   await assert.rejects(grow, TypeError, 'it would go on, with what this test has not got');
 });

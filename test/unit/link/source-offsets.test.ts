@@ -74,11 +74,14 @@ test('a start that has moved is followed only when its batch could be looked at'
     isCompacted: () => false,
   });
   feed.follow(1, 0);
+  const link = new FakeLink(source);
+  link.lostHistory = 'continue';
   source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
-  await resolveOutOfRange(feed, new FakeLink(source), systemClock);
+  await resolveOutOfRange(feed, link, systemClock);
   assert.deepEqual([log.logStart, feed.failures], [0n, 1], 'tried again later');
   source.errorCode = ErrorCode.NONE;
-  await resolveOutOfRange(feed, new FakeLink(source), systemClock);
+  await resolveOutOfRange(feed, link, systemClock);
+  assert.equal(link.events.since(0).length, 1, 'what is lost is told once');
   assert.deepEqual([log.logStart, feed.startOverride], [100n, 150n]);
   await feed.append(batch({ base: 100n, count: 100 }));
   assert.equal(log.end, 200n);

@@ -13,7 +13,7 @@ import type { LinkRuntime } from '../../../src/link/link.ts';
 import type { LinkConditions } from '../../../src/link/mirror/mirror-state.ts';
 import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { damagedRecords } from '../../../src/link/mirror-statuses.ts';
-import { partitionStatuses } from '../../../src/link/status.ts';
+import { linkStatus, partitionStatuses } from '../../../src/link/status.ts';
 import type { MirrorState } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
@@ -110,4 +110,22 @@ test('damaged records showed in no status: a notice names the first ranges and c
   assert.match(one.remedy ?? '', /asked of the source/);
   const [all] = notices([], damage, damage);
   assert.match(all?.message ?? '', /offsets \[40, 45\) and 9 more$/);
+});
+
+test('R15: a link whose mirrors lacked partitions had the RPO of those that are there', () => {
+  const nowMs = 1_000_000;
+  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
+  const context = { clock, limits: { sampleAgeMaxMs: ageMaxMs } } as unknown as LinkContext;
+  const topic = { name: 't', record: { state: 'ACTIVE' }, partitions: [{ partition: 0 }] };
+  const rpo = (lacksSinceMs: number | null) => {
+    const link = {
+      feeds: { lag: () => ({ lag: () => ({ completeAtMs: nowMs - 200 }) }) },
+      health: { error: null },
+      record: { paused: false },
+      growth: { sinceMs: () => lacksSinceMs },
+    } as unknown as LinkRuntime;
+    const topics = [topic] as unknown as MirrorTopic[];
+    return linkStatus(link, topics, { context, tasks: [] }).rpoSeconds;
+  };
+  assert.deepEqual([rpo(null), rpo(nowMs - 9_000), rpo(nowMs - 100)], [0.2, 9, 0.2]);
 });

@@ -115,6 +115,7 @@ test('every metric that others are written against is there, by name', async () 
     'mirror_state',
     'mirror_stalled_partitions',
     'mirror_damaged_ranges',
+    'mirror_missing_partitions',
     'mirror_lost_records_total',
     'mirror_stray_records',
     'task_last_success_timestamp_seconds',
@@ -154,15 +155,28 @@ test('what is gone disappears, and receipts count once however often they are re
 
 test('R10: history that was lost before it was read is counted', async () => {
   const links = new FakeLinks();
-  const lostRanges = [
-    { partition: 0, from: 2n, to: 5n, timeMs: 1 },
-    { partition: 1, from: 0n, to: 4n, timeMs: 2 },
+  const lostTotals = [
+    { partition: 0, ranges: 1, records: 3n },
+    { partition: 1, ranges: 2, records: 4n },
   ];
-  links.mirrors.set('orders', mirrorStatus('orders', { lostRanges }));
+  links.mirrors.set('orders', mirrorStatus('orders', { lostTotals }));
   const metrics = metricsOf(links, { partitions: false });
   const total = 'causeway_mirror_lost_records_total{link="dr",topic="orders"} 7';
   assert.ok((await samples(metrics)).includes(total));
   metrics.close();
+});
+
+test('R15: partitions that a mirror lacks are counted', async () => {
+  const links = filledLinks();
+  const growth = { sourcePartitions: 5, sinceTimeMs: 1, cause: null };
+  links.mirrors.set('lacking', mirrorStatus('lacking', { growth }));
+  const metrics = metricsOf(links, { partitions: false });
+  const lines = await samples(metrics);
+  metrics.close();
+  for (const [topic, count] of Object.entries({ lacking: 4, orders: 0 })) {
+    const line = `causeway_mirror_missing_partitions{link="dr",topic="${topic}"} ${count}`;
+    assert.ok(lines.includes(line), `${line} is missing in\n${lines.join('\n')}`);
+  }
 });
 
 test('partition labels can be turned off; an unknown part makes the whole unknown', async () => {

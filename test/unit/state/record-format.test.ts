@@ -174,6 +174,15 @@ const records: Readonly<Record<string, StateRecord>> = {
     creating: { replicationFactor: 3, configs: {}, startOffset: 'latest' },
     lost: [{ partition: 2, from: 5n, to: 9_007_199_254_740_993n, timeMs: 1_700_000_000_008 }],
   },
+  'topic-lost-often': {
+    ...{ kind: 'topic', name: 'orders', topicId: 'AAAAAAAAAAAAAAAAAAAAAg', link: 'dr' },
+    ...{ sourceTopic: 'orders', sourceTopicId: 'AAAAAAAAAAAAAAAAAAAAAw', state: 'ACTIVE' },
+    ...{ stateTimeMs: 1_700_000_000_010, error: null, stoppedBy: null },
+    partitions: [{ extents: [{ where: 'mirror', start: virtualOffset(0n), end: null }] }],
+    lost: [{ partition: 0, from: 50n, to: 60n, timeMs: 1_700_000_000_009 }],
+    madeTimeMs: 1_700_000_000_001,
+    lostBefore: [{ partition: 0, ranges: 3, records: 9_007_199_254_740_993n }],
+  },
   'topic-unseen': {
     kind: 'topic',
     name: 'orders',
@@ -368,15 +377,18 @@ const records: Readonly<Record<string, StateRecord>> = {
  * Records that were there before their kind's format changed: by name, the versions with a file.
  */
 const olderVersions: Readonly<Record<string, readonly number[]>> = {
-  topic: [1, 2, 3, 4],
-  'topic-pending': [1, 2, 3, 4],
-  'topic-auto': [2, 3, 4],
-  'topic-atomic': [3, 4],
-  'topic-chained': [4],
-  'topic-lost': [4],
-  'topic-unseen': [4],
-  'topic-fenced': [4],
-  'topic-detaching': [4],
+  topic: [1, 2, 3, 4, 5],
+  'topic-pending': [1, 2, 3, 4, 5],
+  'topic-auto': [2, 3, 4, 5],
+  'topic-atomic': [3, 4, 5],
+  'topic-chained': [4, 5],
+  'topic-lost': [4, 5],
+  'topic-unseen': [4, 5],
+  'topic-fenced': [4, 5],
+  'topic-detaching': [4, 5],
+  'topic-linked': [5],
+  'topic-archived': [5],
+  'topic-archiving': [5],
   'link-acls': [1],
   lease: [1],
 };
@@ -444,7 +456,7 @@ test('a receipt of the second format does not know of duplicates', () => {
 });
 
 test('an older format has none of the newer fields', () => {
-  const older = golden('topic-auto').replace('"v":5', '"v":1');
+  const older = golden('topic-auto').replace('"v":6', '"v":1');
   assert.throws(() => decodeRecord('topic/eu.orders', older), isCorrupt(/"syncedConfigs" is not/));
 });
 
@@ -454,8 +466,8 @@ test('the order of fields does not depend on who made the record', () => {
 });
 
 test('a newer format is refused by its version', () => {
-  const newer = golden('topic').replace('"v":5', '"v":6');
-  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 6/));
+  const newer = golden('topic').replace('"v":6', '"v":7');
+  assert.throws(() => decodeRecord('topic/orders', newer), isCorrupt(/topic\/orders.*version 7/));
 });
 
 test('what is wrong is named', () => {
@@ -466,7 +478,7 @@ test('what is wrong is named', () => {
     ['topic/orders', '"start":"10"', '"start":"1e3"', /not a decimal number/],
     ['topic/orders', '"start":"10"', '"start":"9223372036854775808"', /exceeds 64 bits/],
     ['topic/orders', '"link":"dr"', '"link":"dr","future":1', /"future" is not known/],
-    ['topic/other', '"v":5', '"v":5', /does not belong under the key "topic\/other"/],
+    ['topic/other', '"v":6', '"v":6', /does not belong under the key "topic\/other"/],
     ['topic/orders', '"kind":"topic"', '"kind":"hologram"', /unknown value "hologram"/],
     ['topic/orders', '{', '', /not JSON/],
   ];

@@ -1,0 +1,189 @@
+// Mirrors of a link that cannot go on. Owns which ones, and what was lost with them; refuses to
+// know how causes are found. Invariants: a failing topic is not fetched, its state follows, however
+// often the commit has to be tried; of one that lost history the lost ranges of all its partitions
+// are on record, since none of them is fetched any more that could find its own.
+import { ErrorCode } from '../../../protocol/index.ts';
+import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
+import type { LinkRecord, MirrorError, TopicRecord } from '../../state/records.ts';
+import { lastExtent } from '../../timeline/timeline.ts';
+import type { LinkContext } from '../context.ts';
+import { partitionKey } from '../fetch/fetch-session.ts';
+import type { Loss } from '../fetch/source-link.ts';
+import { unconfirmedSources } from '../source-identity.ts';
+import { earliestTimestamp, listOffsets } from '../source-offsets.ts';
+import { tellLoss, unrecordedLoss, withLosses } from './lost-history.ts';
+import { isFetching } from './mirror-state.ts';
+import type { MirrorTopic, MirrorTopics } from './mirror-topics.ts';
+import { failedWith, type TopicChanges } from './topic-changes.ts';
+
+/** What a mirror is FAILED with waits no longer for leaders that do not answer. */
+const askTimeoutMs = 2_000;
+
+/** What is asked of the link. */
+export interface FailingLink {
+  readonly name: string;
+  readonly record: LinkRecord;
+  readonly cluster: Cluster;
+  readonly feeds: { stop(topic: string): Promise<void> };
+  inBackground(work: () => Promise<void>): void;
+}
+
+interface Failure {
+  readonly error: MirrorError;
+  /** By partition. */
+  readonly losses: Map<number, Loss>;
+  /** Partitions whose source has not said yet where it starts. */
+  readonly toAsk: Set<number>;
+  asking: Promise<void> | null;
+}
+
+export class TopicFailures {
+  readonly #context: LinkContext;
+  readonly #topics: MirrorTopics;
+  readonly #changes: TopicChanges;
+  readonly #link: FailingLink;
+  readonly #failing = new Map<string, Failure>();
+
+  constructor(parts: {
+    context: LinkContext;
+    topics: MirrorTopics;
+    changes: TopicChanges;
+    link: FailingLink;
+  }) {
+    this.#context = parts.context;
+    this.#topics = parts.topics;
+    this.#changes = parts.changes;
+    this.#link = parts.link;
+  }
+
+  has(name: string): boolean {
+    return this.#failing.has(name);
+  }
+
+  forget(name: string): void {
+    this.#failing.delete(name);
+  }
+
+  fail(name: string, error: MirrorError, loss: Loss | null): void {
+    const known = this.#failing.get(name);
+    if (known !== undefined && loss === null) return;
+    const failure = known ?? this.#begin(name, error);
+    if (loss !== null) this.#add(name, failure, loss);
+    this.#link.inBackground(async () => {
+      await this.#link.feeds.stop(name);
+      await this.#ask(name, failure);
+      await this.#commit(name, failure);
+    });
+  }
+
+  /** What could not be committed or found out is tried again. */
+  tend(): void {
+    for (const [name, failure] of this.#failing) {
+      const state = this.#topics.byName(name)?.record.state;
+      if (state === undefined) continue;
+      const isAsked = state !== 'FAILED' || failure.toAsk.size === 0;
+      if (isAsked && !isFetching(state)) continue;
+      this.#link.inBackground(async () => {
+        await this.#ask(name, failure);
+        await this.#commit(name, failure);
+      });
+    }
+  }
+
+  #begin(name: string, error: MirrorError): Failure {
+    const partitions = error.code === 'LOST_HISTORY' ? this.#topics.byName(name)?.partitions : [];
+    const toAsk = new Set((partitions ?? []).map(({ partition }) => partition));
+    const failure: Failure = { error, losses: new Map(), toAsk, asking: null };
+    this.#failing.set(name, failure);
+    return failure;
+  }
+
+  #add(name: string, failure: Failure, loss: Loss): void {
+    failure.toAsk.delete(loss.partition);
+    const known = failure.losses.get(loss.partition);
+    if (known !== undefined && known.to >= loss.to) return;
+    failure.losses.set(loss.partition, { ...loss, from: known?.from ?? loss.from });
+    tellLoss(this.#context.events, loss, { topic: name, link: this.#link.name });
+  }
+
+  /** Asks the source where the other partitions start. Whoever comes meanwhile waits for it. */
+  #ask(name: string, failure: Failure): Promise<void> {
+    failure.asking ??= this.#askStarts(name, failure).finally(() => {
+      failure.asking = null;
+    });
+    return failure.asking;
+  }
+
+  async #askStarts(name: string, failure: Failure): Promise<void> {
+    const topic = this.#topics.byName(name);
+    if (topic === undefined || failure.toAsk.size === 0) return;
+    try {
+      const starts = await startsOf(this.#link, topic.record, [...failure.toAsk]);
+      for (const [partition, start] of starts) {
+        failure.toAsk.delete(partition);
+        const loss = lossBelow(topic, partition, start);
+        if (loss !== null) this.#add(name, failure, loss);
+      }
+    } catch (error) {
+      if (!(error instanceof ClusterError)) throw error;
+    }
+  }
+
+  async #commit(name: string, failure: Failure): Promise<void> {
+    const { error } = failure;
+    const timeMs = this.#context.clock.unixMs();
+    // Of a mirror that was made anew since, this is not true.
+    const isOver = (): boolean => this.#failing.get(name) !== failure;
+    const failed = await this.#changes.apply(name, 'fail', failedWith(error), (record) => {
+      if (isOver() || !isFetching(record.state)) return null;
+      const { lost, lostBefore } = withLosses(record, [...failure.losses.values()], timeMs);
+      return {
+        error,
+        ...(lost === undefined ? {} : { lost }),
+        ...(lostBefore === undefined ? {} : { lostBefore }),
+      };
+    });
+    if (failed !== null) return;
+    // It is FAILED already; other partitions have found their losses since.
+    await this.#changes.edit(name, (record) =>
+      isOver() || record.state !== 'FAILED'
+        ? record
+        : withLosses(record, [...failure.losses.values()], timeMs),
+    );
+  }
+}
+
+/** By partition, as far as their leaders answer. @throws ClusterError */
+async function startsOf(
+  { cluster, record: link }: FailingLink,
+  record: TopicRecord,
+  partitions: readonly number[],
+): Promise<ReadonlyMap<number, bigint>> {
+  const { sourceTopic: topic } = record;
+  const info = (await cluster.metadata([topic])).topics.get(topic);
+  const leaders = new Map((info?.partitions ?? []).map((found) => [found.partition, found]));
+  const asked = partitions.map((partition) => ({
+    ...{ topic, partition },
+    leaderId: leaders.get(partition)?.leaderId ?? -1,
+  }));
+  const query = { timestamp: earliestTimestamp, timeoutMs: askTimeoutMs };
+  const answers = await listOffsets(cluster, asked, query);
+  // They are asked for by name.
+  if ((await unconfirmedSources({ cluster, record: link }, [record])).size > 0) return new Map();
+  const starts = new Map<number, bigint>();
+  for (const partition of partitions) {
+    const answer = answers.get(partitionKey(topic, partition));
+    if (answer?.errorCode === ErrorCode.NONE) starts.set(partition, answer.offset);
+  }
+  return starts;
+}
+
+function lossBelow(topic: MirrorTopic, partition: number, start: bigint): Loss | null {
+  const view = topic.partition(partition);
+  if (view === undefined || view.log === null) return null;
+  // A log may begin below its first offset, with the batch that holds it.
+  const first = lastExtent(view.timeline).start;
+  const isBelow = view.log.end < first;
+  const from = isBelow ? first : view.log.end;
+  return from < start ? unrecordedLoss(topic.record, { partition, from, to: start }) : null;
+}
