@@ -2,11 +2,12 @@
 // (29), and nothing else of what is refused here.
 //  * Our own topics and mirrors: 44 (a mirror follows the source's log start).
 //  * Promoted, at the link node, or a topic that is not settled: 6, the client asks the leader.
-//  * Promoted, at its leader, below the splice: the head of the copy goes, the shell is not asked.
-//    Below the log's start nothing is left to go, as at a broker.
-//  * Promoted, at its leader, from the splice on: the shell's records go at the shifted offset and,
-//    once the destination has done that, the copy goes whole. -1 (all there is) stays -1. The low
-//    watermark comes back shifted.
+//  * Promoted, below the splice: the shell's broker is asked to delete nothing, so that it says
+//    what rights, leadership and cleanup.policy allow; then the head of the copy goes. Below the
+//    log's start nothing is left to go, as at a broker.
+//  * Promoted, from the splice on: the shell's records go at the shifted offset and, once the
+//    destination has done that, the copy goes whole. -1 (all there is) stays -1. The low watermark
+//    comes back shifted.
 import {
   createDeleteRecordsTopic,
   type DeleteRecordsPartition,
@@ -24,38 +25,31 @@ import {
 } from '../../../protocol/generated/delete-records-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
-import type { MirrorLog } from '../../../storage/mirror-log.ts';
-import { nativeOffset } from '../../timeline/offsets.ts';
-import { toVirtualBound } from '../../timeline/timeline.ts';
+import { isCopyOutlived } from '../../timeline/merged-view.ts';
+import { type NativeOffset, nativeOffset } from '../../timeline/offsets.ts';
+import type { NativeExtent } from '../../timeline/timeline.ts';
 import { AclOperation, authorize } from '../authorizer.ts';
 import type { Handler, SessionView } from '../handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
+import { hasCopy, promotedStart } from '../shell-starts.ts';
+import type { PartitionView } from '../topic-directory.ts';
 import { isMirrored, openNativeExtent, topicStanding } from '../topic-standing.ts';
-
-/** What goes out of a copy; without a log there should be one, and it cannot be reached. */
-interface Cut {
-  readonly log: MirrorLog | null;
-  readonly offset: bigint;
-}
 
 type Verdict =
   | { readonly errorCode: number }
   /** Forwarded at this (native) offset. */
-  | { readonly offset: bigint }
-  | { readonly cut: Cut };
+  | { readonly offset: bigint };
 
-/** A partition that the destination is not asked about. */
-interface AnsweredHere {
-  readonly result: DeleteRecordsPartitionResult;
-  readonly cut: Cut | null;
-}
+/** Below it a broker deletes nothing; it refuses that as it refuses anything else. */
+const nothing = 0n;
 
 export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
   return (context) => {
     const { session } = context;
     const request = decodeBody(context, deleteRecordsRequestCodec);
-    const here = new Map<string, AnsweredHere[]>();
+    const refused = new Map<string, DeleteRecordsPartitionResult[]>();
+    const offsets = new Map<string, bigint>();
     const topics: DeleteRecordsTopic[] = [];
     let isChanged = false;
     for (const { name, partitions } of request.topics) {
@@ -65,35 +59,41 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
         if ('offset' in verdict) {
           kept.push({ ...partition, offset: verdict.offset });
           isChanged ||= verdict.offset !== partition.offset;
+          offsets.set(partitionKey(name, partition), partition.offset);
         } else {
-          const answers = here.get(name) ?? [];
-          answers.push(answeredHere(partition, verdict));
-          here.set(name, answers);
+          refused.set(name, [...(refused.get(name) ?? []), refusal(partition, verdict.errorCode)]);
         }
       }
       if (kept.length > 0) topics.push(createDeleteRecordsTopic({ name, partitions: kept }));
     }
     if (topics.length === 0) {
       const message = createDeleteRecordsResponse();
-      const response = addAnswersFromHere(session, message, here).then(() =>
+      const response = addRefused(session, message, refused).then(() =>
         responseTo(context.header, deleteRecordsResponseCodec, message),
       );
       return { kind: 'answer', response };
     }
     const rewrite = rewriting(context.header, deleteRecordsResponseCodec, async (response) => {
-      const isShifted = await shift(session, response);
-      await addAnswersFromHere(session, response, here);
-      return isShifted || here.size > 0;
+      const isShifted = await finish(session, response, offsets);
+      await addRefused(session, response, refused);
+      return isShifted || refused.size > 0;
     });
-    if (!isChanged && here.size === 0) return { kind: 'forward', rewrite };
+    if (!isChanged && refused.size === 0) return { kind: 'forward', rewrite };
     const changed: DeleteRecordsRequest = { ...request, topics };
     return {
       kind: 'forward',
       request: requestWith(context, deleteRecordsRequestCodec, changed),
       rewrite,
-      asksUpstream: here.size > 0,
+      asksUpstream: refused.size > 0,
     };
   };
+}
+
+function partitionKey(
+  topic: string,
+  { partitionIndex }: { readonly partitionIndex: number },
+): string {
+  return `${partitionIndex}/${topic}`;
 }
 
 function judge(
@@ -112,75 +112,85 @@ function judge(
   const view = standing.kind === 'known' ? standing.view : undefined;
   const extent = openNativeExtent(view?.partition(partitionIndex));
   if (extent === undefined || offset < 0n) return { offset };
-  if (offset < extent.start)
-    return { cut: { log: view?.partition(partitionIndex)?.log ?? null, offset } };
-  return { offset: offset - extent.offsetShift };
+  return { offset: offset < extent.start ? nothing : offset - extent.offsetShift };
 }
 
-function answeredHere(
-  { partitionIndex }: DeleteRecordsPartition,
-  verdict: Exclude<Verdict, { offset: bigint }>,
-): AnsweredHere {
-  const cut = 'cut' in verdict ? verdict.cut : null;
-  const errorCode = 'cut' in verdict ? ErrorCode.NONE : verdict.errorCode;
-  const fields = { partitionIndex, lowWatermark: -1n, errorCode };
-  return { result: createDeleteRecordsPartitionResult(fields), cut };
+function refusal(
+  { partitionIndex }: { readonly partitionIndex: number },
+  errorCode: number,
+): DeleteRecordsPartitionResult {
+  return createDeleteRecordsPartitionResult({ partitionIndex, lowWatermark: -1n, errorCode });
 }
 
-async function shift(session: SessionView, response: DeleteRecordsResponse): Promise<boolean> {
+/** Does with copies what the brokers have allowed. `offsets`: as the client gave them. */
+async function finish(
+  { services }: SessionView,
+  response: DeleteRecordsResponse,
+  offsets: ReadonlyMap<string, bigint>,
+): Promise<boolean> {
   let isChanged = false;
   for (const { name, partitions } of response.topics) {
-    const standing = topicStanding(session.services.directory, { name });
+    const standing = topicStanding(services.directory, { name });
     if (standing.kind !== 'known') continue;
+    const { topicId } = standing.view;
     for (const result of partitions) {
-      const partition = standing.view.partition(result.partitionIndex);
-      const extent = openNativeExtent(partition);
-      if (extent === undefined || result.errorCode !== ErrorCode.NONE) continue;
-      result.lowWatermark = toVirtualBound(extent, nativeOffset(result.lowWatermark));
+      const view = standing.view.partition(result.partitionIndex);
+      const native = openNativeExtent(view);
+      if (view === undefined || native === undefined || result.errorCode !== ErrorCode.NONE)
+        continue;
+      const offset = offsets.get(partitionKey(name, result)) ?? nothing;
+      const nativeStart = nativeOffset(result.lowWatermark);
       isChanged = true;
       try {
-        await partition?.log?.deleteHead(extent.start);
+        await cutCopy({ view, native, nativeStart, offset });
+        const place = { topicId, partition: result.partitionIndex, native };
+        result.lowWatermark = promotedStart(services, place, view, nativeStart);
       } catch (error) {
         if (!(error instanceof StorageError)) throw error;
-        result.errorCode = ErrorCode.KAFKA_STORAGE_ERROR;
+        Object.assign(result, refusal(result, ErrorCode.KAFKA_STORAGE_ERROR));
       }
     }
   }
   return isChanged;
 }
 
-async function addAnswersFromHere(
-  session: SessionView,
-  response: DeleteRecordsResponse,
-  here: ReadonlyMap<string, readonly AnsweredHere[]>,
-): Promise<void> {
-  const verdicts = await authorize(session, here.keys(), AclOperation.DELETE);
-  for (const [name, answers] of here) {
-    const verdict = verdicts.get(name);
-    for (const { result, cut } of answers) {
-      if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) result.errorCode = verdict;
-      else if (cut !== null) await cutHead(cut, result, verdict);
-    }
-    const partitions = answers.map(({ result }) => result);
-    const topic = response.topics.find((candidate) => candidate.name === name);
-    if (topic) topic.partitions.push(...partitions);
-    else response.topics.push(createDeleteRecordsTopicResult({ name, partitions }));
-  }
+interface Cut {
+  readonly view: PartitionView;
+  readonly native: NativeExtent;
+  readonly nativeStart: NativeOffset;
+  /** Virtual, or -1: all there is. */
+  readonly offset: bigint;
 }
 
-/** Nothing goes unless the destination has said that the client may delete. */
-async function cutHead(
-  { log, offset }: Cut,
-  result: DeleteRecordsPartitionResult,
-  verdict: number = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+/** @throws StorageError also when a copy of which something is left cannot be reached */
+async function cutCopy({ view, native, nativeStart, offset }: Cut): Promise<void> {
+  const { log } = view;
+  if (!hasCopy(view, native)) return;
+  if (log === null) {
+    if (isCopyOutlived(native, nativeStart)) return;
+    throw new StorageError('MISSING', 'the copy cannot be reached');
+  }
+  const isInCopy = offset >= 0n && offset < native.start;
+  const start = isInCopy ? offset : native.start;
+  if (start > log.logStart) await log.deleteHead(start);
+}
+
+async function addRefused(
+  session: SessionView,
+  response: DeleteRecordsResponse,
+  refused: ReadonlyMap<string, readonly DeleteRecordsPartitionResult[]>,
 ): Promise<void> {
-  result.errorCode = log === null ? ErrorCode.KAFKA_STORAGE_ERROR : verdict;
-  if (log === null || verdict !== ErrorCode.NONE) return;
-  try {
-    if (offset > log.logStart) await log.deleteHead(offset);
-    result.lowWatermark = log.logStart;
-  } catch (error) {
-    if (!(error instanceof StorageError)) throw error;
-    result.errorCode = ErrorCode.KAFKA_STORAGE_ERROR;
+  const verdicts = await authorize(session, refused.keys(), AclOperation.DELETE);
+  for (const [name, partitions] of refused) {
+    const verdict = verdicts.get(name);
+    if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
+      for (const result of partitions) result.errorCode = verdict;
+    }
+    const topic = response.topics.find((candidate) => candidate.name === name);
+    if (topic) topic.partitions.push(...partitions);
+    else {
+      const result = createDeleteRecordsTopicResult({ name, partitions: [...partitions] });
+      response.topics.push(result);
+    }
   }
 }

@@ -14,7 +14,7 @@ import {
   createDeleteRecordsTopicResult,
   deleteRecordsResponseCodec,
 } from '../../../protocol/generated/delete-records-response.ts';
-import { ApiKey } from '../../../protocol/index.ts';
+import { ApiKey, ErrorCode } from '../../../protocol/index.ts';
 import { createDeleteRecordsHandler } from '../../../src/gateway/handlers/delete-records.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
@@ -44,7 +44,8 @@ function sessionWith(topics: readonly TopicFixture[], role: 'broker' | 'link') {
 
 const deleteRecords = { request: deleteRecordsRequestCodec, response: deleteRecordsResponseCodec };
 
-async function deleting(session: FakeSession, name: string, offset: bigint) {
+/** `refused`: how the broker answers, whatever it is asked to delete. */
+async function deleting(session: FakeSession, name: string, offset: bigint, refused = 0) {
   session.broker.serve(deleteRecords.request, deleteRecords.response, ({ topics }) =>
     createDeleteRecordsResponse({
       topics: topics.map((topic) =>
@@ -53,7 +54,8 @@ async function deleting(session: FakeSession, name: string, offset: bigint) {
           partitions: topic.partitions.map((one) =>
             createDeleteRecordsPartitionResult({
               partitionIndex: one.partitionIndex,
-              lowWatermark: one.offset < 0n ? 30n : one.offset,
+              errorCode: refused,
+              lowWatermark: refused !== 0 ? -1n : one.offset < 0n ? 30n : one.offset,
             }),
           ),
         }),
@@ -100,23 +102,45 @@ test('DeleteRecords in the copied part of a promoted topic was refused: its head
     [60n, 99n],
   ] as const) {
     const { result, sentOffset } = await deleting(session(), 'orders', offset);
-    assert.deepEqual([result?.errorCode, result?.lowWatermark, sentOffset], [0, start, undefined]);
+    assert.deepEqual([result?.errorCode, result?.lowWatermark], [0, start]);
+    assert.equal(sentOffset, 0n, 'the shell loses nothing');
     assert.equal(log.logStart, start);
   }
-  const unreachable = await deleting(sessionWith([promoted], 'broker'), 'orders', 99n);
-  assert.deepEqual([unreachable.result?.errorCode, unreachable.result?.lowWatermark], [56, -1n]);
+});
+
+test('DeleteRecords in a copy took what its broker refuses: compacted topics keep their records', async () => {
+  const log = new MemoryMirrorLog(40n, batch(40n, 60));
+  const session = () => sessionWith([{ ...promoted, log }], 'broker');
+  for (const refused of [
+    ErrorCode.POLICY_VIOLATION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+  ]) {
+    for (const offset of [60n, 100n, 105n, -1n]) {
+      const { result } = await deleting(session(), 'orders', offset, refused);
+      assert.deepEqual([result?.errorCode, result?.lowWatermark], [refused, -1n]);
+      assert.equal(log.logStart, 40n);
+    }
+  }
+});
+
+test('DeleteRecords said yes for a copy that cannot be reached', async () => {
+  const session = () => sessionWith([promoted], 'broker');
+  // At n itself nothing of the shell is deleted, so that the copy would still count.
+  for (const offset of [60n, 100n]) {
+    const { result } = await deleting(session(), 'orders', offset);
+    assert.deepEqual([result?.errorCode, result?.lowWatermark], [56, -1n]);
+  }
+  const { result } = await deleting(session(), 'orders', 101n);
+  assert.deepEqual([result?.errorCode, result?.lowWatermark], [0, 101n]);
 });
 
 test('who may not delete records hears that, not what the topic is, and deletes nothing', async () => {
-  const log = new MemoryMirrorLog(40n, batch(40n, 60));
-  for (const topic of [mirror, { ...promoted, log }]) {
-    const session = sessionWith([topic], 'broker');
-    session.broker.operations.set('orders', READ | DESCRIBE);
-    const { result, sentOffset } = await deleting(session, 'orders', 60n);
-    assert.deepEqual([result?.errorCode, result?.lowWatermark], [29, -1n]);
-    assert.equal(sentOffset, undefined);
-  }
-  assert.equal(log.logStart, 40n);
+  const session = sessionWith([mirror], 'broker');
+  session.broker.operations.set('orders', READ | DESCRIBE);
+  const { result, sentOffset } = await deleting(session, 'orders', 60n);
+  assert.deepEqual([result?.errorCode, result?.lowWatermark], [29, -1n]);
+  assert.equal(sentOffset, undefined);
 });
 
 test('DeleteRecords on a promoted topic: from the splice on shifted, the copy goes whole', async () => {
