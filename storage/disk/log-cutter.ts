@@ -120,6 +120,7 @@ export class LogCutter {
     const first = state.segmentIndexFor(logStart);
     const removed = state.segments.slice(0, first);
     state.segments = state.segments.slice(first);
+    state.active.noteStart(logStart);
     state.forgetDamage();
     state.epochs.trimHead(logStart);
     state.transactions.trimHead(logStart);

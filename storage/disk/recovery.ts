@@ -374,6 +374,7 @@ class Recovery {
     state.epochs.trimHead(state.logStart);
     state.epochs.restoreHead(state.headEpoch, state.logStart);
     state.transactions.trimHead(state.logStart);
+    state.active.noteStart(state.logStart);
     const { segment, position } = state.durable;
     const grown = segment !== promised.segment || position !== promised.position;
     const changed = grown || this.#doubts.length > 0;

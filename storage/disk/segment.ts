@@ -10,12 +10,20 @@ import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-
 import type { OpenTransaction } from '../mirror-log.ts';
 import { joinPath } from './device.ts';
 import type { SealedSegment } from './seal-file.ts';
-import { GrowingIndex, type IndexInterval, type LargestTimestamp } from './segment-index.ts';
+import {
+  GrowingIndex,
+  type IndexInterval,
+  type LargestTimestamp,
+  placeAtOrBelow,
+} from './segment-index.ts';
 
 /** Offsets in a segment are kept relative to its base, as 31 bits, as in Kafka's index files. */
 export const relativeOffsetMax = 2n ** 31n - 1n;
 
 const offsetDigits = 20;
+
+/** Of the largest size of a segment (1 MiB of 128): less that is dead is not worth a file. */
+const deadShareMin = 1 / 128;
 
 export const segmentSuffix = {
   log: '.log',
@@ -57,6 +65,8 @@ export class Segment {
   #size = 0;
   #endOffset: bigint;
   #largest: LargestTimestamp | null = null;
+  /** Below the log start, as of the last time that it moved. */
+  #deadBytes = 0;
 
   constructor(directory: string, baseOffset: bigint, interval: IndexInterval) {
     this.baseOffset = baseOffset;
@@ -112,9 +122,19 @@ export class Segment {
     }
   }
 
+  /** The log starts here now: nobody reads what lies below. Only while it is written to. */
+  noteStart(logStart: bigint): void {
+    if (this.index === null || logStart <= this.baseOffset) return;
+    const relative = Number(logStart - this.baseOffset);
+    this.#deadBytes = placeAtOrBelow(this.index.offsets, relative)?.position ?? 0;
+  }
+
   /** True when a batch can be appended without breaking the limits of a segment. */
   hasRoomFor(header: BatchHeader, at: { size: number; bytesMax: number }): boolean {
     if (lastOffset(header) - this.baseOffset > relativeOffsetMax) return false;
+    // Space comes back by whole segments: one that lives on keeps what is dead in it.
+    const isOutlived = this.#deadBytes >= at.bytesMax * deadShareMin;
+    if (isOutlived && 2 * this.#deadBytes >= at.size) return false;
     // A batch larger than a segment may be has one of its own.
     return at.size === 0 || at.size + header.sizeInBytes <= at.bytesMax;
   }

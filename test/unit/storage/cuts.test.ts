@@ -144,3 +144,31 @@ test('files of a deleted head are gone from the disk', async () => {
   const fresh = segmentPath(1000).slice(logDirectory.length + 1);
   assert.deepEqual(names, [fresh, 'checkpoint', 'sealed']);
 });
+
+test('a log of few bytes kept what its source had let go until a segment was full', async () => {
+  const options = {
+    segmentBytesMax: 100_000,
+    indexInterval: { activeBytes: 200, sealedBytes: 400 },
+  };
+  let current = await createTestLog(options);
+  const { length } = dataBatch(1_000n);
+  const live = 20;
+  const largest = { bytes: 0 };
+  for (let base = 1_000; base < 1_500; base++) {
+    await appendDurably(current.log, dataBatch(BigInt(base)));
+    if (base >= 1_000 + live) await current.log.deleteHead(BigInt(base - live + 1));
+    // What is known of a start is known after a restart too.
+    if (base % 50 === 0) current = await reopenLog(current, { ...options, powerCut: true });
+    largest.bytes = Math.max(largest.bytes, current.log.sizeBytes);
+  }
+  assert.ok(largest.bytes < 3 * live * length + 1_000, `${largest.bytes} of ${live * length}`);
+  const kept = Array.from({ length: live }, (_, index) => dataBatch(BigInt(1_480 + index)));
+  assert.deepEqual(await readAll(current.log), Buffer.concat(kept));
+  // As when the disk is full: nothing is appended, and the source lets go.
+  const { log } = current;
+  const before = log.sizeBytes;
+  for (let start = 1_481n; log.sizeBytes === before; start++) {
+    assert.ok(start < log.end, 'before all of it is gone');
+    await log.deleteHead(start);
+  }
+});
