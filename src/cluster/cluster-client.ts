@@ -1,8 +1,8 @@
 // The Cluster of cluster.ts over real connections: bootstrap, targets, versions, retries within a
 // deadline. Refuses to know what requests are for, and never repeats one that may have been carried
 // out, unless the broker itself said that it was not (wrong or loading coordinator, not the
-// controller) or it only reads metadata. Invariant: every call ends by its deadline; every
-// repetition waits first.
+// controller) or it only reads metadata. Invariant: every call ends by its deadline, later only by
+// what a broker's quota has it wait; every repetition waits first.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { KafkaClientSettings } from '../config/config.ts';
 import type { ReferenceSources } from '../config/references.ts';

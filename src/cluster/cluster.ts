@@ -55,7 +55,7 @@ export type Target =
   | { readonly kind: 'transaction'; readonly transactionalId: string };
 
 export interface SendOptions {
-  /** Default 10,000. */
+  /** Default 10,000; not counted: time for which a broker's quota has its connection wait. */
   readonly timeoutMs?: number;
   /** A lane of its own for long polls: requests with different lanes never share a connection. */
   readonly lane?: string;

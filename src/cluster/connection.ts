@@ -17,6 +17,7 @@ import { type Api, ClusterError, type VersionRange } from './cluster.ts';
 import { type FrameIntake, type FrameReceiver, WholeFrame } from './frame-intake.ts';
 import type { ClusterLimits } from './limits.ts';
 import { metadataRequest } from './metadata.ts';
+import { pauseMs } from './pause.ts';
 import { ResponseAssembler } from './response-assembler.ts';
 import type { Login } from './security.ts';
 import type { Ticker } from './ticker.ts';
@@ -39,7 +40,7 @@ interface Pending {
   readonly key: number;
   readonly version: number;
   readonly correlationId: number;
-  readonly deadlineMs: number;
+  deadlineMs: number;
   readonly timeoutMs: number;
   /** Who takes the answer in; undefined: it gets a buffer of its own. */
   readonly into: FrameReceiver | undefined;
@@ -53,6 +54,12 @@ const unsupportedVersion = 35;
 /** How a TLS listener answers what is no TLS. As the size of an answer it would be 352 MB. */
 const tlsAlert = 0x15;
 const tlsMajorVersion = 3;
+
+/** Nearly all answers have it: how long we shall wait because we are over a quota of the broker. */
+function throttleTimeOf(answer: unknown): number {
+  if (typeof answer !== 'object' || answer === null || !('throttleTimeMs' in answer)) return 0;
+  return typeof answer.throttleTimeMs === 'number' ? answer.throttleTimeMs : 0;
+}
 
 export class BrokerConnection {
   readonly address: Address;
@@ -72,6 +79,11 @@ export class BrokerConnection {
   /** While we authenticate again no other request may go out. */
   #authenticating: Promise<void> | undefined;
   #answersCount = 0;
+  /** Until then the broker reads nothing of this connection (KIP-219). */
+  #throttledUntilMs = Number.NEGATIVE_INFINITY;
+  /** While a quota has us wait; requests go out afterwards, in their order. */
+  #throttled: Promise<void> | undefined;
+  readonly #closing = new AbortController();
   /** What the broker says that its cluster is, once it was asked. */
   #clusterId: Promise<string | null> | undefined;
 
@@ -174,7 +186,7 @@ export class BrokerConnection {
   ): Promise<Response> {
     if (this.#ticker.now() >= this.#authenticateAgainAtMs) this.#authenticateAgain();
     const { timeoutMs, into } = options;
-    const gate = this.#authenticating;
+    const gate = this.#authenticating ?? this.#untilUnthrottled();
     if (gate === undefined) return this.#sendNow(api, version, request, timeoutMs, into);
     return gate.then(() => this.#sendNow(api, version, request, timeoutMs, into));
   }
@@ -204,13 +216,42 @@ export class BrokerConnection {
         timeoutMs,
         into,
         isAbandoned: false,
-        settle: (reader) => resolve(api.decode(reader, version)),
+        settle: (reader) => {
+          const decoded = api.decode(reader, version);
+          this.#noteThrottle(throttleTimeOf(decoded));
+          resolve(decoded);
+        },
         reject,
       });
     });
     this.#stopTicks ??= this.#ticker.add((now) => this.#onTick(now));
     this.#stream.write(frame);
     return answer;
+  }
+
+  /** What is sent or under way is answered so much later, and is not late before that. */
+  #noteThrottle(throttleTimeMs: number): void {
+    const waitMs = Math.min(throttleTimeMs, this.#options.limits.throttleMsMax);
+    if (waitMs <= 0) return;
+    this.#throttledUntilMs = Math.max(this.#throttledUntilMs, this.#ticker.now() + waitMs);
+    for (const request of this.#pending) request.deadlineMs += waitMs;
+  }
+
+  #untilUnthrottled(): Promise<void> | undefined {
+    if (this.#ticker.now() >= this.#throttledUntilMs) return this.#throttled;
+    this.#throttled ??= this.#waitThrottled().finally(() => {
+      this.#throttled = undefined;
+    });
+    return this.#throttled;
+  }
+
+  async #waitThrottled(): Promise<void> {
+    const { signal } = this.#closing;
+    for (;;) {
+      const waitMs = this.#throttledUntilMs - this.#ticker.now();
+      if (waitMs <= 0 || signal.aborted) return;
+      await pauseMs(waitMs, signal);
+    }
   }
 
   close(reason = 'closed by us'): void {
@@ -382,6 +423,7 @@ export class BrokerConnection {
   #close(reason: ClusterError): void {
     if (this.#closedBy) return;
     this.#closedBy = reason;
+    this.#closing.abort();
     this.#restTicks();
     this.#stream.destroy();
     for (const request of this.#pending.splice(0)) {

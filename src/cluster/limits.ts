@@ -14,6 +14,8 @@ export interface ClusterLimits {
   readonly refusedBackoffMsMax: number;
   /** Of one request that is sent again because the coordinator moves or loads. */
   readonly retryBackoffMs: number;
+  /** Believed of a broker that has us wait for a quota; deadlines move by as much. */
+  readonly throttleMsMax: number;
   readonly connectionsMax: number;
   /** A response that claims more ends its connection. */
   readonly frameBytesMax: number;
@@ -31,6 +33,7 @@ export const clusterLimitsDefault: ClusterLimits = {
   refusedBackoffMs: 1_000,
   refusedBackoffMsMax: 30_000,
   retryBackoffMs: 50,
+  throttleMsMax: 60_000,
   connectionsMax: 1_000,
   frameBytesMax: 128 * 1024 * 1024,
   inFlightMax: 1_000,
