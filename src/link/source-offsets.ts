@@ -2,6 +2,7 @@
 // Owns the grouping by leader; refuses to know what the offsets mean. Invariant: every asked
 // partition has an answer, and an answer that did not come is an error code, never an offset.
 import { createFetchPartition, createFetchTopic } from '../../protocol/generated/fetch-request.ts';
+import type { FetchResponse } from '../../protocol/generated/fetch-response.ts';
 import {
   createListOffsetsPartition,
   createListOffsetsRequest,
@@ -10,6 +11,7 @@ import {
 import { ErrorCode, errorName, forEachBatch, zeroUuid } from '../../protocol/index.ts';
 import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { heldBackMsMax, isHeldBack } from '../cluster/held-back.ts';
 import { partitionKey } from './fetch/fetch-session.ts';
 
 export const latestTimestamp = -1n;
@@ -19,6 +21,12 @@ export const earliestTimestamp = -2n;
 export const fetchTopicIdsFrom = 13;
 
 const readCommitted = 1;
+
+/**
+ * A broker that has us wait for a quota of bytes reads nothing of the connection meanwhile:
+ * requests that bring no records must not wait behind those that do.
+ */
+const recordsLane = 'records';
 
 export interface LeaderPartition {
   readonly topic: string;
@@ -118,6 +126,10 @@ export interface PeekedPartition extends LeaderPartition {
   readonly bytesMax: number;
   /** A connection of its own, so that others do not wait. */
   readonly lane?: string;
+  /** How long it is asked again while a quota of the broker holds the answer back. */
+  readonly heldBackMsMax?: number;
+  /** False: nobody wants the answer any more, it is not asked again. */
+  readonly isWanted?: () => boolean;
 }
 
 export interface FetchedOnce {
@@ -126,33 +138,21 @@ export interface FetchedOnce {
   readonly highWatermark: bigint;
 }
 
-/** One plain Fetch of one partition, outside of any session. */
+/**
+ * One plain Fetch of one partition, outside of any session; again while a quota of the broker holds
+ * the answer back, each time for less, which comes sooner. Whoever waits is told of it in the end:
+ * THROTTLING_QUOTA_EXCEEDED.
+ */
 export async function fetchOnce(cluster: Cluster, wanted: PeekedPartition): Promise<FetchedOnce> {
-  const response = await cluster.send(
-    { kind: 'node', nodeId: wanted.leaderId },
-    fetchApi,
-    {
-      ...emptyFetch,
-      maxBytes: wanted.bytesMax,
-      topics: [
-        createFetchTopic({
-          topic: wanted.topic,
-          topicId: wanted.topicId,
-          partitions: [
-            createFetchPartition({
-              partition: wanted.partition,
-              fetchOffset: wanted.offset,
-              partitionMaxBytes: wanted.bytesMax,
-            }),
-          ],
-        }),
-      ],
-    },
-    {
-      ...(wanted.topicId === zeroUuid ? { versionMax: fetchTopicIdsFrom - 1 } : {}),
-      ...(wanted.lane === undefined ? {} : { lane: wanted.lane }),
-    },
-  );
+  const giveUpAtMs = performance.now() + (wanted.heldBackMsMax ?? heldBackMsMax);
+  let { bytesMax } = wanted;
+  let response = await askOnce(cluster, wanted, bytesMax);
+  while (isHeldBack(response)) {
+    if (performance.now() >= giveUpAtMs || wanted.isWanted?.() === false) return heldBack;
+    bytesMax = Math.max(1, Math.floor(bytesMax / 2));
+    // The connection sends nothing before the time that the broker has named is over.
+    response = await askOnce(cluster, wanted, bytesMax);
+  }
   const data = response.responses[0]?.partitions[0];
   const errorCode =
     response.errorCode !== ErrorCode.NONE
@@ -160,6 +160,33 @@ export async function fetchOnce(cluster: Cluster, wanted: PeekedPartition): Prom
       : (data?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
   const { records, highWatermark = -1n } = data ?? {};
   return { errorCode, records: records ?? Buffer.alloc(0), highWatermark };
+}
+
+const heldBack: FetchedOnce = {
+  errorCode: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+  records: Buffer.alloc(0),
+  highWatermark: -1n,
+};
+
+function askOnce(
+  cluster: Cluster,
+  wanted: PeekedPartition,
+  bytesMax: number,
+): Promise<FetchResponse> {
+  const { topic, topicId, partition, offset: fetchOffset, lane = recordsLane } = wanted;
+  const partitions = [
+    createFetchPartition({ partition, fetchOffset, partitionMaxBytes: bytesMax }),
+  ];
+  return cluster.send(
+    { kind: 'node', nodeId: wanted.leaderId },
+    fetchApi,
+    {
+      ...emptyFetch,
+      maxBytes: bytesMax,
+      topics: [createFetchTopic({ topic, topicId, partitions })],
+    },
+    { lane, ...(topicId === zeroUuid ? { versionMax: fetchTopicIdsFrom - 1 } : {}) },
+  );
 }
 
 const emptyFetch = {

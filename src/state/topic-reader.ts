@@ -25,6 +25,7 @@ import {
 import { openRecords } from '../../protocol/records.ts';
 import { fetchApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
+import { isHeldBack } from '../cluster/held-back.ts';
 import { pauseMs } from '../cluster/pause.ts';
 import { StateError } from './state.ts';
 
@@ -158,6 +159,7 @@ export class TopicReader {
         this.#request(waitMs),
         { lane, versionMax, timeoutMs: waitMs + 5_000 },
       );
+      if (isHeldBack(response)) return 'a quota of the broker holds it back';
       const data = response.responses[0]?.partitions[0];
       const code = data?.errorCode ?? response.errorCode;
       if (code === ErrorCode.OFFSET_OUT_OF_RANGE) return this.#onOutOfRange();

@@ -4,16 +4,31 @@
 
 import type { Cluster } from '../../src/cluster/cluster.ts';
 
-/** The same cluster, its requests counted; also as `NAME by WHO`. */
+/** Emptied by a quota of the broker. */
+function isHeldBack(answer: unknown): boolean {
+  if (typeof answer !== 'object' || answer === null) return false;
+  if (!('throttleTimeMs' in answer && 'responses' in answer)) return false;
+  const { throttleTimeMs, responses } = answer;
+  return Number(throttleTimeMs) > 0 && Array.isArray(responses) && responses.length === 0;
+}
+
+/**
+ * The same cluster, its requests counted; also as `NAME by WHO`, as `NAME on LANE`, and as `held
+ * back on LANE` when a quota had emptied the answer.
+ */
 export function counted(cluster: Cluster, sent: Map<string, number>, who = 'us'): Cluster {
   const count = (...names: readonly string[]): void => {
     for (const name of names) sent.set(name, (sent.get(name) ?? 0) + 1);
   };
   return {
-    send: (target, api, request, options) => {
+    send: async (target, api, request, options) => {
       count(api.name, `${api.name} by ${who}`);
       if (target.kind === 'node') count(`${api.name} of ${target.nodeId}`);
-      return cluster.send(target, api, request, options);
+      const { lane } = options ?? {};
+      if (lane !== undefined) count(`${api.name} on ${lane}`);
+      const answer = await cluster.send(target, api, request, options);
+      if (isHeldBack(answer)) count(`held back on ${lane}`);
+      return answer;
     },
     metadata: (topics) => {
       count('Metadata', `Metadata by ${who}`);

@@ -7,13 +7,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, type TestContext, test } from 'node:test';
-import { alterClientQuotasRequestCodec } from '../../protocol/generated/alter-client-quotas-request.ts';
-import { alterClientQuotasResponseCodec } from '../../protocol/generated/alter-client-quotas-response.ts';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { connectCluster } from '../../src/cluster/cluster-client.ts';
 import { connectionLimitWarnings } from '../../src/gateway/connection-limits.ts';
 import { DelegationTokens } from '../../src/gateway/delegation-tokens.ts';
-import { apiOf } from '../../src/gateway/messages.ts';
 import { UpstreamAddresses } from '../../src/gateway/upstream-addresses.ts';
 import {
   type ProducerKind,
@@ -24,6 +21,7 @@ import {
 import { javaTool } from '../helpers/java-tools.ts';
 import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { createTopic } from '../helpers/kafka-setup.ts';
+import { setQuota } from '../helpers/quotas.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { type GatewayUnderTest, gatewayFor } from './gateway-fixture.ts';
@@ -250,13 +248,9 @@ test('limits that are too low for all our clients are told', async () => {
 });
 
 /** Of the address that all tests have; null takes the quota away again. */
-async function limitConnectionRate(cluster: Cluster, rate: number | null): Promise<void> {
-  const api = apiOf(alterClientQuotasRequestCodec, alterClientQuotasResponseCodec);
-  const op = { key: 'connection_creation_rate', value: rate ?? 0, remove: rate === null };
-  const entity = [{ entityType: 'ip', entityName: '127.0.0.1' }];
-  const request = { entries: [{ entity, ops: [op] }], validateOnly: false };
-  const { entries } = await cluster.send({ kind: 'controller' }, api, request);
-  assert.equal(entries[0]?.errorCode, 0);
+function limitConnectionRate(cluster: Cluster, value: number | null): Promise<void> {
+  const of = { entityType: 'ip', entityName: '127.0.0.1' } as const;
+  return setQuota(cluster, of, { key: 'connection_creation_rate', value });
 }
 
 test('a wrong password is refused by the destination, in its own words', async () => {

@@ -162,8 +162,10 @@ class DamageRepairs {
       await bounds.turn(() => this.#assertGoingOn());
       const { leaderId } = this.#feed;
       const bytesMax = damage.bytes - bytes + extraBytes;
-      const wanted = { topic, topicId, partition, leaderId, offset, bytesMax };
-      const { errorCode, records } = await fetchOnce(link.cluster, wanted);
+      const { errorCode, records } = await fetchOnce(link.cluster, {
+        ...{ topic, topicId, partition, leaderId, offset, bytesMax },
+        isWanted: () => !this.#feed.isStopped && link.mayAct(),
+      });
       bounds.took(records.length);
       if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) {
         throw new Error(`the source does not have offset ${offset} any more`);

@@ -70,6 +70,11 @@ export class FetchSession<Wanted extends WantedPartition> {
     return this.#id !== 0;
   }
 
+  /** The last request named every partition, so that its answer does too. */
+  get wasFull(): boolean {
+    return this.#isFull;
+  }
+
   /** The next request. Called again (for another version) before an answer it just starts over. */
   build(wanted: readonly Wanted[], version: number, options: FetchOptions): FetchRequest {
     this.#isFull = this.#id === 0 || version < sessionsFrom;

@@ -11,6 +11,7 @@ import { fetchApi } from '../../cluster/apis.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { FrameBuffer } from '../../cluster/frame-buffer.ts';
 import type { FrameReceiver } from '../../cluster/frame-intake.ts';
+import { isHeldBack } from '../../cluster/held-back.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchTopicIdsFrom } from '../source-offsets.ts';
@@ -303,11 +304,14 @@ export class BrokerFetcher {
       }
     }
     this.#chargeThrottle(bytes);
-    // In a session silence means: nothing new, everything as it was.
-    for (const feed of feeds) {
-      if (answered.has(feed)) continue;
-      feed.lag.observeSource(null, at);
-      feed.succeed();
+    if (isHeldBack(response)) for (const feed of feeds) feed.heldBackAtMs = at.nowMs;
+    else if (!this.#session.wasFull) {
+      // In a session silence means: nothing new, everything as it was.
+      for (const feed of feeds) {
+        if (answered.has(feed)) continue;
+        feed.lag.observeSource(null, at);
+        feed.succeed();
+      }
     }
     if (work.length > 0) this.#release(frame, Promise.all(work));
   }

@@ -30,6 +30,8 @@ export class PartitionFeed {
   /** A replica that the leader has sent us to (KIP-392), and since when; null: the leader. */
   #near: { readonly nodeId: number; readonly sinceMs: number } | null = null;
   retryAtMs = 0;
+  /** When a quota of the source left an answer empty last: of this partition it says nothing. */
+  heldBackAtMs = Number.NEGATIVE_INFINITY;
   /** Something is being found out (a range, a truncation): not fetched meanwhile. */
   isSuspended = false;
   #isProved: boolean;

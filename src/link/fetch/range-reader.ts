@@ -15,12 +15,13 @@ import {
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { FrameBuffer } from '../../cluster/frame-buffer.ts';
+import { heldBackMsMax } from '../../cluster/held-back.ts';
 import type { LinkClock } from '../context.ts';
 import { Signal } from '../signal.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
 import { rangeAnswerBytesMax, rangesMax } from './limits.ts';
 import type { PartitionFeed } from './partition-feed.ts';
-import { endOfEpoch, fetchRange, type RangeSource } from './range-requests.ts';
+import { endOfEpoch, fetchRange, type RangeAnswer, type RangeSource } from './range-requests.ts';
 import type { FeedLink } from './source-link.ts';
 
 export interface RangeSettings {
@@ -75,6 +76,8 @@ export class RangeReader {
   #bytesPerOffset: number;
   #batchBytesMax = extraBytes;
   #pausedUntilMs = 0;
+  /** When something came last. */
+  #arrivedAtMs: number;
   #isOver = false;
   /** One of ours: told by whoever began the reading. */
   #fault: unknown;
@@ -87,6 +90,7 @@ export class RangeReader {
     this.#next = feed.log.end;
     this.#highWatermark = parts.highWatermark;
     this.#bytesPerOffset = Math.max(1, parts.bytesPerOffset);
+    this.#arrivedAtMs = parts.clock.monotonicMs();
   }
 
   /** Resolves when the rest is for the partition's own fetcher. Never rejects for the source. */
@@ -97,10 +101,16 @@ export class RangeReader {
       if (head === undefined) return;
       if (head.parts.length > 0) {
         if (!(await this.#append(head))) return;
-      } else if (head.reached < head.to) await this.#signal.wait(waitMs);
+      } else if (head.reached < head.to) await this.#signal.wait(this.#waitMs);
       else this.#ranges.shift();
     }
     if (this.#fault !== undefined) throw this.#fault;
+  }
+
+  /** A pause that ends sooner has something to be asked for then. */
+  get #waitMs(): number {
+    const pausedMs = this.#pausedUntilMs - this.#parts.clock.monotonicMs();
+    return pausedMs > 0 ? Math.min(pausedMs, waitMs) : waitMs;
   }
 
   #mayGoOn(): boolean {
@@ -148,12 +158,7 @@ export class RangeReader {
     range.isUnderWay = true;
     fetchRange(link.cluster, this.#source, { offset: from, bytesMax, lane, into: frame })
       .then((answer) => {
-        this.#pause(answer.throttleTimeMs);
-        this.#highWatermark = answer.highWatermark;
-        const isGood = answer.errorCode === ErrorCode.NONE;
-        if (!isGood || !this.#take(range, { from, records: answer.records, frame })) {
-          this.#isOver = true;
-        }
+        if (!this.#accept(range, answer, { from, frame })) this.#isOver = true;
       })
       .catch((error: unknown) => {
         this.#isOver = true;
@@ -175,11 +180,21 @@ export class RangeReader {
     return Math.min(bytes, rangeAnswerBytesMax(chunkBytes));
   }
 
-  #pause(throttleTimeMs: number): void {
+  /** False: nothing can be done with it. */
+  #accept(range: Range, answer: RangeAnswer, at: { from: bigint; frame: FrameBuffer }): boolean {
     const { clock, link } = this.#parts;
+    const nowMs = clock.monotonicMs();
     link.contacted();
-    const untilMs = clock.monotonicMs() + throttleTimeMs;
-    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, nowMs + answer.throttleTimeMs);
+    if (answer.isHeldBack) {
+      // Asked for again after the pause, as what is missing of its range.
+      this.#frames.push(at.frame);
+      return nowMs - this.#arrivedAtMs < heldBackMsMax;
+    }
+    if (answer.errorCode !== ErrorCode.NONE) return false;
+    this.#arrivedAtMs = nowMs;
+    this.#highWatermark = answer.highWatermark;
+    return this.#take(range, { ...at, records: answer.records });
   }
 
   /** False: nothing can be done with it. */

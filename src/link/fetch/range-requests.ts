@@ -16,6 +16,7 @@ import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import { fetchApi, offsetForLeaderEpochApi } from '../../cluster/apis.ts';
 import type { Cluster } from '../../cluster/cluster.ts';
 import type { FrameBuffer } from '../../cluster/frame-buffer.ts';
+import { isHeldBack } from '../../cluster/held-back.ts';
 import { fetchTopicIdsFrom } from '../source-offsets.ts';
 
 export interface RangeSource {
@@ -31,6 +32,8 @@ export interface RangeAnswer {
   readonly records: Buffer;
   readonly highWatermark: bigint;
   readonly throttleTimeMs: number;
+  /** By a quota of the broker; it says nothing of the partition. */
+  readonly isHeldBack: boolean;
 }
 
 const none = Buffer.alloc(0);
@@ -74,7 +77,8 @@ export async function fetchRange(
   const errorCode = response.errorCode || (data?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR);
   const { records, highWatermark = -1n } = data ?? {};
   const { throttleTimeMs } = response;
-  return { errorCode, records: records ?? none, highWatermark, throttleTimeMs };
+  const how = { throttleTimeMs, isHeldBack: isHeldBack(response) };
+  return { errorCode, records: records ?? none, highWatermark, ...how };
 }
 
 /** Where the leader says that `epoch` ends; null when it has no such epoch or does not say. */

@@ -187,12 +187,13 @@ class Rebuild {
     const answer = await fetchOnce(link.cluster, {
       ...{ topic, topicId, partition, leaderId, offset, bytesMax },
       lane: `rebuild-${link.name}`,
+      isWanted: () => !feed.isStopped && link.mayAct(),
     });
     bounds.took(answer.records.length);
+    this.#assertGoingOn();
     if (answer.errorCode !== ErrorCode.NONE) {
       throw new NotWhole(`the source answers ${errorName(answer.errorCode)}`);
     }
-    this.#assertGoingOn();
     const covered = forEachBatch(answer.records, () => undefined);
     return { ...answer, records: answer.records.subarray(0, covered) };
   }

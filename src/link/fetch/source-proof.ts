@@ -36,7 +36,8 @@ async function prove(feed: PartitionFeed, { link, clock }: Parts): Promise<void>
   const ours = Buffer.concat([...chunks]);
   const bytesMax = Math.max(1, ours.length);
   const lane = `proof-${link.name}`;
-  const wanted = { topic, topicId, partition, leaderId, offset, bytesMax, lane };
+  // Whoever stops the feed waits for this: it is tried again like after any other refusal.
+  const wanted = { topic, topicId, partition, leaderId, offset, bytesMax, lane, heldBackMsMax: 0 };
   const { errorCode, records } = await fetchOnce(link.cluster, wanted);
   // Retention has taken it, or the log is shorter: what that means is found out by fetching on.
   if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) return feed.noteProved();

@@ -8,6 +8,7 @@ import {
   createFetchResponse,
   createPartitionData,
   encodeFetchResponse,
+  type FetchResponse,
 } from '../../../protocol/generated/fetch-response.ts';
 import { Writer } from '../../../protocol/index.ts';
 import { fetchApi } from '../../../src/cluster/apis.ts';
@@ -197,6 +198,53 @@ test('R8: a line that breaks off each answer brings the mirror on, at the rate t
     nowMs += 2_000;
     await until('four more looks', () => world.looks >= looks + 4);
     assert.equal(world.fetches, fetches, 'what was taken of it counts');
+  } finally {
+    await stop();
+  }
+});
+
+test('an empty answer to a request for everything, or by a quota, passed for a fresh sample', async (t) => {
+  let nowMs = 1_000_000;
+  const clock = { monotonicMs: () => nowMs, unixMs: () => nowMs };
+  const { world, fetcher, stop } = await scene(t, { clock, partitions: 1 });
+  const [feed] = world.feeds;
+  assert.ok(feed);
+  let next: (request: FetchRequest) => FetchResponse = (request) => ({
+    ...answer(request),
+    sessionId: 7,
+  });
+  world.cluster.script('Fetch', async (request) => {
+    world.fetches++;
+    await new Promise((resolve) => setImmediate(resolve));
+    return next(request as FetchRequest);
+  });
+  /** When the partition was heard of last, after some answers more of this kind. */
+  const sampledAfter = async (kind: typeof next): Promise<number> => {
+    next = kind;
+    nowMs += 1_000;
+    const { fetches } = world;
+    await until('three more answers', () => {
+      nowMs += 1_000;
+      return world.fetches >= fetches + 3;
+    });
+    return feed.lag.sampledAtMs;
+  };
+  const empty = (fields: Partial<FetchResponse>) => () => createFetchResponse(fields);
+  fetcher.start();
+  try {
+    await until('a session', () => (feed.log.end ?? 0n) > 2n);
+    const silence = await sampledAfter(empty({ sessionId: 7 }));
+    assert.ok(silence > feed.heardAtMs - 2_000, 'in a session silence says: nothing new');
+    const before = await sampledAfter(empty({ sessionId: 7, throttleTimeMs: 1 }));
+    const throttled = await sampledAfter(empty({ sessionId: 7, throttleTimeMs: 1 }));
+    assert.equal(throttled, before, 'a quota says nothing');
+    assert.ok(feed.heldBackAtMs > before);
+    // Without a slot for our session each request is for everything.
+    await sampledAfter(empty({ sessionId: 0 }));
+    const sampled = feed.lag.sampledAtMs;
+    assert.equal(await sampledAfter(empty({ sessionId: 0 })), sampled, 'nothing was said of it');
+    assert.equal(await sampledAfter(empty({ sessionId: 0, throttleTimeMs: 1 })), sampled);
+    assert.ok((await sampledAfter(answer)) > sampled);
   } finally {
     await stop();
   }

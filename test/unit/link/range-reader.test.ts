@@ -56,6 +56,9 @@ class Source extends FakeCluster {
   after: readonly Written[] = [];
   /** Refuses requests that name another term, as brokers do. */
   fences = true;
+  /** A quota empties one answer of so many; 0: none. */
+  heldBackOneOf = 0;
+  heldBack = 0;
   asked = 0;
   underWay = 0;
   underWayMax = 0;
@@ -102,6 +105,10 @@ class Source extends FakeCluster {
     if (++this.asked > this.turn) {
       this.history = this.after;
       this.leaderEpoch = 6;
+    }
+    if (this.heldBackOneOf > 0 && this.#random.below(this.heldBackOneOf) === 0) {
+      this.heldBack++;
+      return createFetchResponse({ throttleTimeMs: 1 });
     }
     const wanted = request.topics[0]?.partitions[0];
     assert.ok(wanted);
@@ -188,6 +195,22 @@ test('R14: when records had grown, answers were asked for beyond what a range ma
   assert.ok(bytesOf(history).subarray(0, bytes.length).equals(bytes), random.describe());
   assert.ok(log.end > 300n, `the rest is for the fetcher: ${log.end}`);
   assert.ok(source.askedBytesMax <= 3 * chunkBytes, `${source.askedBytesMax} bytes at a time`);
+});
+
+test('an answer that a quota of the source had emptied ended the reading in ranges', async (t) => {
+  const random = new SeededRandom();
+  t.diagnostic(random.describe());
+  const source = new Source(
+    random,
+    write(random, { base: 0n, end: 6_000n, epoch: 5, countMax: 9 }),
+  );
+  source.heldBackOneOf = 3;
+  const { log, bytes, feed } = await (await scene(t))(source, 0);
+  assert.ok(bytesOf(source.history).subarray(0, bytes.length).equals(bytes), random.describe());
+  assert.ok(source.heldBack > 10, `${source.heldBack} answers were held back`);
+  assert.ok(log.end > 5_800n, `the rest is for the fetcher: ${log.end}`);
+  assert.ok(source.underWayMax <= 10, `${source.underWayMax} at a time`);
+  assert.equal(feed.lag.sourceEnd, 6_000n);
 });
 
 test('R9: a truncation between ranges never joins two histories', async (t) => {

@@ -5,6 +5,7 @@
 // Invariant: the error of a Fetch is the test's to set.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { FetchRequest } from '../../../protocol/generated/fetch-request.ts';
 import {
   createFetchableTopicResponse,
   createFetchResponse,
@@ -17,6 +18,7 @@ import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { resolveOutOfRange } from '../../../src/link/fetch/out-of-range.ts';
 import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { sourceStarts } from '../../../src/link/mirror/start-offset.ts';
+import { fetchOnce } from '../../../src/link/source-offsets.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
 
@@ -24,6 +26,9 @@ const info = topicInfo('t', sourceId, [0]);
 
 class Cut extends FakeCluster {
   errorCode: number = ErrorCode.NONE;
+  /** So many answers more are emptied by a quota. */
+  heldBack = 0;
+  readonly bytesAsked: (number | undefined)[] = [];
 
   constructor() {
     super();
@@ -39,6 +44,8 @@ class Cut extends FakeCluster {
   ): Promise<Response> {
     if (api.name !== 'Fetch') return super.send(target, api, request);
     const { errorCode } = this;
+    this.bytesAsked.push((request as FetchRequest).topics[0]?.partitions[0]?.partitionMaxBytes);
+    if (this.heldBack-- > 0) return createFetchResponse({ throttleTimeMs: 1 }) as Response;
     const records = errorCode === ErrorCode.NONE ? batch({ base: 100n, count: 100 }) : null;
     const partitions = [createPartitionData({ errorCode, records, highWatermark: 300n })];
     const responses = [createFetchableTopicResponse({ topic: 't', partitions })];
@@ -85,4 +92,26 @@ test('a start that has moved is followed only when its batch could be looked at'
   assert.deepEqual([log.logStart, feed.startOverride], [100n, 150n]);
   await feed.append(batch({ base: 100n, count: 100 }));
   assert.equal(log.end, 200n);
+});
+
+test('an answer that a quota of the source had emptied was taken for an unknown error', async () => {
+  const source = new Cut();
+  source.heldBack = 3;
+  assert.deepEqual(await sourceStarts(source, info), [{ start: 150n, base: 100n }]);
+
+  source.heldBack = 2;
+  source.bytesAsked.length = 0;
+  const wanted = { topic: 't', topicId: sourceId, partition: 0, leaderId: 1, offset: 150n };
+  const { errorCode, records } = await fetchOnce(source, { ...wanted, bytesMax: 1_000 });
+  assert.equal(errorCode, ErrorCode.NONE);
+  assert.ok(records.equals(batch({ base: 100n, count: 100 })));
+  assert.deepEqual(source.bytesAsked, [1_000, 500, 250], 'less comes sooner');
+
+  source.heldBack = Number.POSITIVE_INFINITY;
+  const given = await fetchOnce(source, { ...wanted, bytesMax: 1_000, heldBackMsMax: 20 });
+  assert.equal(given.errorCode, ErrorCode.THROTTLING_QUOTA_EXCEEDED, 'not for ever');
+  source.bytesAsked.length = 0;
+  const isWanted = () => source.bytesAsked.length < 3;
+  await fetchOnce(source, { ...wanted, bytesMax: 1_000, isWanted });
+  assert.equal(source.bytesAsked.length, 3, 'nor once nobody wants it any more');
 });

@@ -59,6 +59,8 @@ export class FakeStateCluster implements Cluster {
   fault: (name: string) => Fault = () => 'none';
   /** What DescribeConfigs says of the topic before it shows its settings, one by one. */
   configErrors: number[] = [];
+  /** So many Fetch answers more are emptied by a quota. */
+  heldBack = 0;
   /** Names of all requests, in order. */
   readonly seen: string[] = [];
   #log: Batch[] = [];
@@ -266,6 +268,7 @@ export class FakeStateCluster implements Cluster {
   }
 
   #fetch(request: FetchRequest): unknown {
+    if (this.heldBack-- > 0) return createFetchResponse({ throttleTimeMs: 1 });
     const position = request.topics[0]?.partitions[0]?.fetchOffset ?? 0n;
     const stable = this.#openFrom ?? this.#end;
     const batches = this.#log.filter(({ next, offset }) => next > position && offset < stable);

@@ -9,7 +9,8 @@ import {
   readBatchHeader,
 } from '../../../protocol/index.ts';
 import { StateError } from '../../../src/state/state.ts';
-import { committedBatches } from '../../../src/state/topic-reader.ts';
+import { committedBatches, TopicReader } from '../../../src/state/topic-reader.ts';
+import { FakeStateCluster } from './fake-state-cluster.ts';
 
 function data(baseOffset: bigint, producerId: bigint, count = 1, isTransactional = true): Buffer {
   const record = { key: Buffer.from('k'), value: Buffer.from('v'), timestamp: 0n };
@@ -87,4 +88,21 @@ test('a damaged batch is an error, not a missing record', () => {
     () => taken([batch], null),
     (error: unknown) => error instanceof StateError && /fails its CRC/.test(error.message),
   );
+});
+
+test('an answer that a quota of the destination had emptied ended the reading of the state', async () => {
+  const cluster = new FakeStateCluster();
+  const { signal } = new AbortController();
+  let nowMs = 0;
+  const reader = new TopicReader({ cluster, topic: 'state', signal, now: () => nowMs });
+  cluster.heldBack = 2;
+  assert.equal((await reader.read({ until: 'end', timeoutMs: 1_000 })).size, 0);
+  assert.deepEqual(cluster.seen, ['Fetch', 'Fetch', 'Fetch']);
+
+  cluster.heldBack = 2;
+  nowMs = 1_000;
+  await assert.rejects(reader.read({ until: 'end', timeoutMs: 0 }), {
+    code: 'UNAVAILABLE',
+    message: 'state topic state: a quota of the broker holds it back',
+  });
 });
