@@ -62,7 +62,7 @@ export const defaultLinkLimits: LinkLimits = {
   fetchPartitionBytesMax: 4 * 1024 * 1024,
   fetchWaitMs: 500,
   sourceWatchMs: 2_000,
-  shellWatchMs: 3_000,
+  shellWatchMs: 2_000,
   sourceUnavailableMs: 10_000,
   sampleAgeMaxMs: 15_000,
   promoteDeadlineMs: 300_000,

@@ -130,7 +130,8 @@ test('D19: nothing is fetched for a mirror that was deleted, or whose shell was'
   for (const topic of [mirror, shell]) await mirrorOf('gone', topic, ['a']);
   await world.service.deleteMirror(mirror, { ...quiet, keepTopic: false });
   await deleteTopic(world.destination, shell);
-  await world.inState(shell, 'FAILED');
+  // Fetching for it ends with that. At most about 3.5 s, while nothing else holds up the looks.
+  await world.inState(shell, 'FAILED', 5_000);
   await world.service.deleteMirror(shell, { ...quiet, keepTopic: false });
   const count = (api: string): number => world.asked.get(`${api} by gone`) ?? 0;
   let fetches = count('Fetch');

@@ -38,6 +38,8 @@ export interface MeasureOptions {
   readonly written: WrittenShells;
   /** Remembers how far shells were looked through and held markers only. */
   readonly verified?: Map<string, bigint>;
+  /** Metadata of the shells that were read just now; without them they are asked for. */
+  readonly topics?: ReadonlyMap<string, TopicInfo>;
 }
 
 interface ShellToMeasure {
@@ -63,7 +65,8 @@ export async function measureShells(
   shells: readonly ShellToMeasure[],
   options: MeasureOptions = { written: 'refuse' },
 ): Promise<ReadonlyMap<string, ShellMeasure>> {
-  const { topics } = await destination.metadata(shells.map(({ name }) => name));
+  const topics =
+    options.topics ?? (await destination.metadata(shells.map(({ name }) => name))).topics;
   const measures = new Map<string, ShellMeasure>();
   const partitions = shells.flatMap(({ name }) =>
     (topics.get(name)?.partitions ?? []).map(({ partition, leaderId }) => ({

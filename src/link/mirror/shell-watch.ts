@@ -1,7 +1,7 @@
 // The regular look at the shells in the destination, and what else has to be taken up again from
 // time to time: creations, promotions and failovers that a crash or a lost answer left behind.
-// Refuses to know how each is done. Invariant: a shell that is gone or written to is told within
-// seconds; one stale answer decides nothing.
+// Refuses to know how each is done. Invariant: a mirror whose shell is gone or written to is told
+// within 5 seconds; one stale answer, or one broker that does not know it, decides nothing.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
 import { logTopicIdOf, type MirrorError, type TopicRecord } from '../../state/records.ts';
@@ -13,11 +13,19 @@ import { Lasting } from '../source-watch.ts';
 import { isFenced, tellFenceLeft } from './fence-left.ts';
 import { logRemoval } from './log-removals.ts';
 import { isMirror } from './mirror-state.ts';
+import { goneEverywhere, isGone } from './shell-absence.ts';
 import { measureShells } from './shell-measure.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
-/** A topic that the destination does not show for so long is gone. */
-const goneLastsMs = 8_000;
+/**
+ * A shell that the destination does not show for so long is gone. With the time between two looks
+ * and what looking takes, the mirror fetches for it no longer than 5 seconds.
+ */
+const goneLastsMs = 1_000;
+/** While one is missing that was there. */
+const missingLookMs = 500;
+/** A promoted topic takes its copied history with it, and nothing is fetched for it. */
+const promotedGoneLastsMs = 8_000;
 /** One stale answer of the source decides nothing. */
 const changedLastsMs = 3_000;
 
@@ -38,6 +46,8 @@ export class ShellWatch {
   readonly #changed = new Lasting();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
+  /** The shell of some mirror seems to be gone. */
+  #isMissing = false;
   readonly #loop = new Loop(() => this.#turn());
 
   constructor(parts: ShellWatchParts) {
@@ -54,11 +64,13 @@ export class ShellWatch {
 
   async #turn(): Promise<number> {
     const { context } = this.#parts;
+    this.#isMissing = false;
     if (context.state.lease.isValid()) {
       await this.#attempt(() => this.#parts.takeUp());
       await this.#attempt(() => this.#look());
     }
-    return context.limits.shellWatchMs;
+    const { shellWatchMs } = context.limits;
+    return this.#isMissing ? Math.min(missingLookMs, shellWatchMs) : shellWatchMs;
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {
@@ -80,22 +92,31 @@ export class ShellWatch {
     this.#forgetOthers(records);
     if (records.length === 0) return;
     const { topics } = await context.destination.metadata(records.map(({ name }) => name));
-    const present: TopicRecord[] = [];
-    for (const record of records) {
-      const info = topics.get(record.name);
-      if (isThere(record, info)) {
-        this.#gone.clear(record.topicId ?? '');
-        if (isMirror(record.state)) {
-          present.push(record);
-          await this.#checkPartitions(record, info?.partitions.length ?? 0);
-        }
-      } else if (isGone(record, info)) {
-        if (this.#gone.note(record.topicId ?? '', context.clock.monotonicMs(), goneLastsMs)) {
-          await this.#onGone(record);
-        }
-      }
+    const there = records.filter((record) => isThere(record, topics.get(record.name)));
+    for (const { topicId } of there) this.#gone.clear(topicId ?? '');
+    const present = there.filter(({ state }) => isMirror(state));
+    for (const record of present) {
+      await this.#checkPartitions(record, topics.get(record.name)?.partitions.length ?? 0);
     }
-    await this.#checkWritten(present.filter(({ state }) => state !== 'FAILED'));
+    await this.#checkGone(records.filter((record) => isGone(record, topics.get(record.name))));
+    const mirrors = present.filter(({ state }) => state !== 'FAILED');
+    await this.#checkWritten(mirrors, topics);
+  }
+
+  async #checkGone(missing: readonly TopicRecord[]): Promise<void> {
+    const { context } = this.#parts;
+    // Of a failed mirror nothing more is to be told.
+    const asked = missing.filter(({ state }) => state !== 'FAILED');
+    if (asked.length === 0) return;
+    const gone = new Set(await goneEverywhere(context.destination, asked));
+    for (const record of asked) {
+      const key = record.topicId ?? '';
+      const lastsMs = isMirror(record.state) ? goneLastsMs : promotedGoneLastsMs;
+      if (!gone.has(record)) this.#gone.clear(key);
+      else if (this.#gone.note(key, context.clock.monotonicMs(), lastsMs)) {
+        await this.#onGone(record);
+      } else this.#isMissing ||= isMirror(record.state);
+    }
   }
 
   #forgetOthers(records: readonly TopicRecord[]): void {
@@ -108,7 +129,6 @@ export class ShellWatch {
 
   async #onGone(record: TopicRecord): Promise<void> {
     if (isMirror(record.state)) {
-      if (record.state === 'FAILED') return;
       await this.#fail(record, {
         code: 'SHELL_TOPIC_DELETED',
         message: `The shell topic '${record.name}' was deleted or recreated in the destination`,
@@ -155,13 +175,16 @@ export class ShellWatch {
   }
 
   /** R3: nothing but markers of refused transactions may be in a shell. */
-  async #checkWritten(records: readonly TopicRecord[]): Promise<void> {
+  async #checkWritten(
+    records: readonly TopicRecord[],
+    topics: ReadonlyMap<string, TopicInfo>,
+  ): Promise<void> {
     const shells = records.flatMap(({ name, topicId, partitions }) =>
       topicId === null ? [] : [{ name, topicId, partitionsCount: partitions.length }],
     );
     if (shells.length === 0) return;
     const { destination } = this.#parts.context;
-    const options = { written: 'refuse', verified: this.#verified } as const;
+    const options = { written: 'refuse', verified: this.#verified, topics } as const;
     const measures = await measureShells(destination, shells, options);
     for (const record of records) {
       const measure = measures.get(record.name);
@@ -185,10 +208,4 @@ export class ShellWatch {
 
 function isThere(record: TopicRecord, info: TopicInfo | undefined): boolean {
   return info?.errorCode === ErrorCode.NONE && info.topicId === record.topicId;
-}
-
-/** Certainly not there or another topic; errors that say neither are no reason. */
-function isGone(record: TopicRecord, info: TopicInfo | undefined): boolean {
-  if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return true;
-  return info.errorCode === ErrorCode.NONE && info.topicId !== record.topicId;
 }

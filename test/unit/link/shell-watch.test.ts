@@ -1,10 +1,21 @@
 // The regular look at the shells: what one stale answer of the destination means for a mirror
-// whose name another one had before, and a shell that was given partitions.
+// whose name another one had before, and a shell that was given partitions or deleted.
 //
-// Owns: one mirror and what the destination shows of its shell. Refuses to know how shells are
-// measured. Invariant: time passes only when the test says so.
+// Owns: one mirror and what the three brokers of the destination show of its shell. Refuses to know
+// how shells are measured. Invariant: time passes only when the test says so.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import {
+  createMetadataResponse,
+  createMetadataResponseTopic,
+} from '../../../protocol/generated/metadata-response.ts';
+import {
+  type Api,
+  ClusterError,
+  type ClusterMetadata,
+  type SendOptions,
+  type Target,
+} from '../../../src/cluster/cluster.ts';
 import type { LinkContext } from '../../../src/link/context.ts';
 import { ShellWatch } from '../../../src/link/mirror/shell-watch.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
@@ -31,10 +42,42 @@ function mirror(topicId: string): TopicRecord {
   };
 }
 
+/** Any broker's metadata are those of broker 1; some do not know topics, or are mute. */
+class Destination extends FakeCluster {
+  override readonly brokers = [1, 2, 3].map((nodeId) => ({
+    ...{ nodeId, host: 'fake', port: nodeId, rack: null },
+  }));
+  readonly empty = new Set<number>();
+  readonly mute = new Set<number>();
+
+  override async metadata(names: 'all' | readonly string[]): Promise<ClusterMetadata> {
+    const answer = await super.metadata(names);
+    return this.empty.has(1) ? { ...answer, topics: new Map() } : answer;
+  }
+
+  override async send<Request, Response>(
+    target: Target,
+    api: Api<Request, Response>,
+    request: unknown,
+    options?: SendOptions,
+  ): Promise<Response> {
+    if (api.name !== 'Metadata') return super.send(target, api, request, options);
+    assert.ok(target.kind === 'node');
+    if (this.mute.has(target.nodeId)) {
+      throw new ClusterError('TIMEOUT', 'scripted', { maybeSent: true });
+    }
+    const known = this.empty.has(target.nodeId) ? [] : [...this.topics.values()];
+    const topics = known.map(({ name, topicId, errorCode }) =>
+      createMetadataResponseTopic({ name, topicId, errorCode }),
+    );
+    return createMetadataResponse({ topics }) as Response;
+  }
+}
+
 async function scene(t: TestContext) {
   const seen = { nowMs: 0, looks: 0, sourcePartitions: null as number | null };
   const state = new FakeState();
-  const destination = new FakeCluster();
+  const destination = new Destination();
   const events = new Events();
   const clock = { monotonicMs: () => seen.nowMs, unixMs: () => seen.nowMs };
   const limits = { shellWatchMs: 1 };
@@ -91,6 +134,43 @@ test('a shell with more partitions than its source ends the mirror, growth does 
   await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
   assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_CHANGED');
   assert.match(state.topics.get('t')?.error?.message ?? '', /2 partitions past Causeway/);
+});
+
+test('a shell was gone when one broker did not know it, whatever the others said', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  destination.topics.set('t', topicInfo('t', shellId, [0]));
+  const isActiveFor = async (ms: number, why: string): Promise<void> => {
+    await moreLooks();
+    seen.nowMs += ms;
+    await moreLooks();
+    assert.equal(state.topics.get('t')?.state, 'ACTIVE', why);
+  };
+  destination.empty.add(1);
+  await isActiveFor(3_600_000, 'two know it');
+  destination.mute.add(2).add(3);
+  await isActiveFor(3_600_000, 'most say nothing');
+  destination.mute.delete(2);
+  await isActiveFor(3_600_000, 'one knows it');
+  destination.empty.add(2);
+  await isActiveFor(999, 'it may be found yet');
+  destination.empty.delete(2);
+  await isActiveFor(3_600_000, 'it was');
+  destination.empty.add(2);
+  await isActiveFor(999, 'the time begins anew');
+  seen.nowMs += 1;
+  await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
+  assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_DELETED');
+});
+
+test('a promoted topic takes its history with it: it has to be gone for longer', async (t) => {
+  const { seen, state, moreLooks } = await scene(t);
+  state.topics.set('t', { ...mirror(shellId), state: 'STOPPED', stoppedBy: 'promote' });
+  await moreLooks();
+  seen.nowMs += 7_999;
+  await moreLooks();
+  assert.ok(state.topics.has('t'));
+  seen.nowMs += 1;
+  await until('the end of the record', () => !state.topics.has('t'));
 });
 
 const denial = {

@@ -1,0 +1,51 @@
+// Whether a shell is gone from the destination, as all of its brokers see it: one that was just
+// started, or that its controller does not reach, does not know topics that are there. Refuses to
+// know what follows. Invariant: what one broker shows is not gone, and neither is what most brokers
+// say nothing of.
+import { ErrorCode } from '../../../protocol/index.ts';
+import { metadataApi } from '../../cluster/apis.ts';
+import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
+import { clusterMetadata, metadataRequest } from '../../cluster/metadata.ts';
+import type { TopicRecord } from '../../state/records.ts';
+import { forEachLimited } from '../signal.ts';
+
+const brokersInFlight = 16;
+/** A broker that takes longer says nothing. */
+const answerTimeoutMs = 2_000;
+/** A connection that hangs holds up nothing else. */
+const lane = 'shell-absence';
+
+/** Certainly not there or another topic; errors that say neither are no reason. */
+export function isGone(record: TopicRecord, info: TopicInfo | undefined): boolean {
+  if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return true;
+  return info.errorCode === ErrorCode.NONE && info.topicId !== record.topicId;
+}
+
+/** Which of `records` each broker that answers calls gone; none unless most of them answer. */
+export async function goneEverywhere(
+  destination: Cluster,
+  records: readonly TopicRecord[],
+): Promise<readonly TopicRecord[]> {
+  const { brokers } = destination;
+  const request = metadataRequest(records.map(({ name }) => name));
+  const seen: ReadonlyMap<string, TopicInfo>[] = [];
+  await forEachLimited(brokers, brokersInFlight, async ({ nodeId }) => {
+    try {
+      const options = { lane, timeoutMs: answerTimeoutMs };
+      const answer = await destination.send(
+        { kind: 'node', nodeId },
+        metadataApi,
+        request,
+        options,
+      );
+      if (answer.errorCode === ErrorCode.NONE) seen.push(clusterMetadata(answer).topics);
+    } catch (error) {
+      // Counted as one that does not answer.
+      if (!(error instanceof ClusterError)) throw error;
+    }
+  });
+  if (seen.length <= brokers.length / 2) return [];
+  return records.filter((record) =>
+    seen.every((topics) => isGone(record, topics.get(record.name))),
+  );
+}
