@@ -30,6 +30,8 @@ export interface LinkLimits {
   readonly sourceUnavailableMs: number;
   /** A partition with lag and no progress for so long is STALLED; older samples are UNKNOWN. */
   readonly sampleAgeMaxMs: number;
+  /** How often it is looked at which partitions are STALLED, to tell of it. */
+  readonly stallWatchMs: number;
   readonly promoteDeadlineMs: number;
   /** The source must not have been written to for so long; `promote.quiet.ms` of a link wins. */
   readonly promoteQuietMs: number;
@@ -65,6 +67,7 @@ export const defaultLinkLimits: LinkLimits = {
   shellWatchMs: 2_000,
   sourceUnavailableMs: 10_000,
   sampleAgeMaxMs: 15_000,
+  stallWatchMs: 2_000,
   promoteDeadlineMs: 300_000,
   promoteQuietMs: 2_000,
   switchMaxMs: 3_000,

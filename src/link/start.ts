@@ -23,6 +23,7 @@ import { MirrorCommands, newReceiptId } from './mirror-commands.ts';
 import { MirrorStatuses } from './mirror-statuses.ts';
 import type { LinkService } from './service.ts';
 import { forEachLimited, messageOf } from './signal.ts';
+import { StallWatch } from './stall-watch.ts';
 import { Detach } from './switch/detach.ts';
 import { Failover } from './switch/failover.ts';
 import { Promotions } from './switch/promote.ts';
@@ -153,12 +154,17 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     links.entry(link)?.runtime.sourceTopic(sourceTopic)?.partitions.length ?? null;
   const common = { context, changes };
   const watch = new ShellWatch({ ...common, takeUp, onFailed, sourcePartitions });
+  const stalls = new StallWatch({
+    ...{ context, topics },
+    linkOf: ({ record }) => links.of(record)?.runtime,
+  });
   const retention = new PrefixRetention({ context, topics, checkMs: options.retentionCheckMs });
 
   await topics.start();
   grants.start();
   links.start();
   watch.start();
+  stalls.start();
   retention.start();
   switched.start();
 
@@ -171,6 +177,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       // Its looks end with the connections of the links.
       const switchedClosed = switched.close();
       await watch.close();
+      await stalls.close();
       await retention.close();
       await promotions.close();
       await fence.close();

@@ -24,11 +24,8 @@ export function partitionStatuses(
 ): readonly PartitionStatus[] {
   const nowMs = context.clock.monotonicMs();
   const ageMaxMs = context.limits.sampleAgeMaxMs;
-  const feeds = new Map(
-    (link?.feeds.feeds(topic.name) ?? []).map((feed) => [feed.partition, feed] as const),
-  );
   const isStopped = topic.record.state === 'STOPPED';
-  const isResting = restingStates.has(shownState(topic.record.state, link?.conditions ?? goneLink));
+  const causes = stallCauses(topic, link, context);
   return topic.partitions.map(({ partition, timeline, log }) => {
     const tracker = link?.feeds.lag(topic.name, partition);
     const lag = tracker?.lag(nowMs, ageMaxMs);
@@ -46,22 +43,48 @@ export function partitionStatuses(
       const unknown = { lagRecords: null, lagBytes: null, lagSeconds: null };
       return { ...base, ...unknown, isStalled: false, stallCause: null };
     }
-    const feed = feeds.get(partition);
-    const isSilent = feed !== undefined && nowMs - feed.heardAtMs >= ageMaxMs;
-    const standing = feed?.stallCause ?? (isSilent ? silentCause(feed, link, context) : null);
-    let cause = isResting ? null : standing;
-    if (log === null) cause = 'STORAGE_ERROR: the mirror log cannot be used';
+    const stallCause = causes.get(partition) ?? null;
     const lagRecords = lag?.records ?? null;
-    const isStalled = cause !== null || (!isResting && lag?.isStalled === true);
     return {
       ...base,
       lagRecords,
       lagBytes: lagRecords === null ? null : (tracker?.bytesOf(lagRecords, log) ?? null),
       lagSeconds: lag?.seconds ?? null,
-      isStalled,
-      stallCause: isStalled ? (cause ?? generalCause(link, context)) : null,
+      isStalled: stallCause !== null,
+      stallCause,
     };
   });
+}
+
+/** Why partitions do not move although they should: of those that are STALLED, by number. */
+export function stallCauses(
+  topic: MirrorTopic,
+  link: LinkRuntime | undefined,
+  context: LinkContext,
+): ReadonlyMap<number, string> {
+  const causes = new Map<number, string>();
+  const { state } = topic.record;
+  if (state === 'STOPPED') return causes;
+  const nowMs = context.clock.monotonicMs();
+  const ageMaxMs = context.limits.sampleAgeMaxMs;
+  const isResting = restingStates.has(shownState(state, link?.conditions ?? goneLink));
+  const feeds = new Map<number, PartitionFeed>();
+  for (const feed of link?.feeds.feeds(topic.name) ?? []) feeds.set(feed.partition, feed);
+  for (const { partition, log } of topic.partitions) {
+    if (log === null) {
+      causes.set(partition, 'STORAGE_ERROR: the mirror log cannot be used');
+      continue;
+    }
+    if (isResting) continue;
+    const feed = feeds.get(partition);
+    const isSilent = feed !== undefined && nowMs - feed.heardAtMs >= ageMaxMs;
+    const standing = feed?.stallCause ?? (isSilent ? silentCause(feed, link, context) : null);
+    if (standing !== null) causes.set(partition, standing);
+    else if (link?.feeds.lag(topic.name, partition)?.isStalled(nowMs, ageMaxMs) === true) {
+      causes.set(partition, idleCause(feed, link, context));
+    }
+  }
+  return causes;
 }
 
 function generalCause(link: LinkRuntime | undefined, context: LinkContext): string {
@@ -71,7 +94,22 @@ function generalCause(link: LinkRuntime | undefined, context: LinkContext): stri
   if (error !== null) return `${error.name}: ${error.message}`;
   if (link.record.paused) return 'LINK_PAUSED';
   if (!context.state.lease.isValid()) return 'NOT_OWNER: this instance does not hold the lease';
-  return 'NO_PROGRESS: the source answers without new records';
+  return noProgress;
+}
+
+const noProgress = 'NO_PROGRESS: the source answers without new records';
+
+/** Nothing failed, and nothing came. */
+function idleCause(
+  feed: PartitionFeed | undefined,
+  link: LinkRuntime | undefined,
+  context: LinkContext,
+): string {
+  const cause = generalCause(link, context);
+  const heldBackAtMs = feed?.heldBackAtMs ?? Number.NEGATIVE_INFINITY;
+  const isHeldBack = context.clock.monotonicMs() - heldBackAtMs < context.limits.sampleAgeMaxMs;
+  if (cause !== noProgress || !isHeldBack) return cause;
+  return 'SOURCE_QUOTA: a quota of the source (such as consumer_byte_rate) empties its answers';
 }
 
 /** Nothing was heard of it for so long that its lag is not known. */
@@ -81,8 +119,8 @@ function silentCause(
   context: LinkContext,
 ): string {
   if (feed.leaderId < 0) return 'LEADER_NOT_AVAILABLE: the source has no leader for the partition';
-  const cause = generalCause(link, context);
-  return cause.startsWith('NO_PROGRESS') ? 'NO_ANSWER: the source says nothing of it' : cause;
+  const cause = idleCause(feed, link, context);
+  return cause === noProgress ? 'NO_ANSWER: the source says nothing of it' : cause;
 }
 
 export function mirrorStatus(

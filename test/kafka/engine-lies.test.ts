@@ -22,7 +22,10 @@ before(async () => {
   world = await new LinkWorld({
     source: kafka,
     destination: kafka,
-    limits: { sampleAgeMaxMs: 1_000, sourceWatchMs: 500, sourceUnavailableMs: 1_000 },
+    limits: {
+      ...{ sampleAgeMaxMs: 1_000, sourceWatchMs: 500, sourceUnavailableMs: 1_000 },
+      stallWatchMs: 100,
+    },
   }).open();
 });
 
@@ -65,6 +68,11 @@ async function assertHoldsOnly(source: LyingSource, batches: readonly Buffer[]):
   assert.ok(log);
   const { chunks } = await log.read(0n, { bytesMax: 1 << 20, atLeastOneBatch: true });
   assert.ok(Buffer.concat(chunks).equals(Buffer.concat(batches)), 'only what was honest');
+}
+
+function told(name: string, { topic }: LyingSource): number {
+  const events = world.events.since(0);
+  return events.filter(({ event, fields }) => event === name && fields.topic === topic).length;
 }
 
 function falsified(change: (records: Buffer) => Buffer): Lie {
@@ -182,6 +190,7 @@ const lies: Readonly<Record<string, (source: LyingSource) => { lie: Lie; cause: 
 test('R1, R9, R14, R15: nothing wrong is appended, whatever a source answers', async (context) => {
   const before = process.memoryUsage();
   const source = await mirrorOf();
+  let stallsTold = 0;
   for (const [name, make] of Object.entries(lies)) {
     await context.test(name, async () => {
       const honest = [...source.batches];
@@ -200,6 +209,11 @@ test('R1, R9, R14, R15: nothing wrong is appended, whatever a source answers', a
       );
       const { status, partition } = stateOf(source.topic);
       assert.ok(partition.isStalled || status.state === 'SOURCE_UNAVAILABLE', 'not healthy');
+      const stalls = (what: 'begun' | 'ended') => told(`mirror_stall_${what}`, source);
+      if (partition.isStalled) {
+        await until('it is told', () => stalls('begun') > stalls('ended'));
+        stallsTold++;
+      }
       assert.equal(partition.mirrorEnd, end);
       await assertHoldsOnly(source, honest);
       assert.ok(source.fetches - fetchesBefore < 1_000, 'it is not asked without pause');
@@ -207,8 +221,10 @@ test('R1, R9, R14, R15: nothing wrong is appended, whatever a source answers', a
       await world.caughtUp(source.topic, [source.end]);
       await world.inState(source.topic, 'ACTIVE');
       await assertHoldsOnly(source, source.batches);
+      await until('it is told to be over', () => stalls('begun') === stalls('ended'));
     });
   }
+  assert.ok(stallsTold > 5, `${stallsTold} stalls were told`);
   const after = process.memoryUsage();
   const grownBytes = after.external + after.arrayBuffers - before.external - before.arrayBuffers;
   assert.ok(grownBytes < 128 << 20, `${grownBytes} bytes more`);

@@ -25,7 +25,6 @@ import type { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';
 import { proveSource } from './source-proof.ts';
 
-const causeAfterFailures = 3;
 const emptyBytes = Buffer.alloc(0);
 
 const leaderErrors: ReadonlySet<number> = new Set([
@@ -153,14 +152,8 @@ function onAppendError(
   const code = error instanceof StorageError ? error.code : 'CORRUPT_BATCH';
   // A full disk is waited for; what arrived damaged is dropped and fetched again.
   const delayMs = code === 'DISK_FULL' ? 1_000 : 50;
-  const failures = feed.fail(`${code}: ${messageOf(error)}`, clock.monotonicMs(), delayMs);
-  if (failures === causeAfterFailures) {
-    link.events.error(
-      'mirror_partition_stalled',
-      `${place} cannot go on at offset ${feed.fetchOffset}: ${code}: ${messageOf(error)}`,
-      { topic: feed.topic, partition: feed.partition, code, link: link.name },
-    );
-  }
+  const cause = `${code}: ${messageOf(error)} (at offset ${feed.fetchOffset})`;
+  feed.fail(cause, clock.monotonicMs(), delayMs);
 }
 
 function onError(

@@ -25,7 +25,6 @@ export interface Lag {
   readonly sourceEnd: bigint;
   readonly records: bigint | null;
   readonly seconds: number | null;
-  readonly isStalled: boolean;
   /** Monotonic ms of the last moment at which we had all that was reported; null when never. */
   readonly completeAtMs: number | null;
 }
@@ -130,9 +129,13 @@ export class LagTracker {
       sourceEnd: this.#sourceEnd,
       records: isKnown ? records : null,
       seconds: isKnown ? ageSeconds : null,
-      isStalled: behind > 0n && nowMs - this.#progressAtMs >= ageMaxMs,
       completeAtMs: this.#completeAtMs,
     };
+  }
+
+  /** There is lag, and nothing of it was made up for so long. */
+  isStalled(nowMs: number, ageMaxMs: number): boolean {
+    return nowMs - this.#progressAtMs >= ageMaxMs && this.#sourceEnd > this.#mirrorEnd;
   }
 
   #remember(offset: bigint, atMs: number): void {

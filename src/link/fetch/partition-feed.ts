@@ -278,14 +278,13 @@ export class PartitionFeed {
     this.#cause = cause;
   }
 
-  /** Tried again after a growing delay. Returns how often it has failed in a row. */
-  fail(cause: string, nowMs: number, delayMs = 50): number {
+  /** Tried again after a growing delay. */
+  fail(cause: string, nowMs: number, delayMs = 50): void {
     this.#failures++;
     this.#cause = cause;
     this.#ahead = null;
     const delay = delayMs * 2 ** Math.min(this.#failures - 1, 10);
     this.retryAtMs = nowMs + Math.min(delay, Math.max(backoffMaxMs, delayMs));
-    return this.#failures;
   }
 
   /** One after the other, and waited for by `stop`. */

@@ -5,63 +5,13 @@
 // Owns: one mirror with one feed. Refuses to know how leaders are found. Invariant: time passes
 // only when the test says so.
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import type { LinkContext } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
-import type { LinkConditions } from '../../../src/link/mirror/mirror-state.ts';
 import type { MirrorTopic } from '../../../src/link/mirror/mirror-topics.ts';
 import { damagedRecords } from '../../../src/link/mirror-statuses.ts';
-import { linkStatus, partitionStatuses } from '../../../src/link/status.ts';
-import type { MirrorState } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
-import { FakeState, openTestStorage, shellId, sourceId } from './fakes.ts';
-
-const ageMaxMs = 15_000;
-
-const soundLink: LinkConditions = { linkFailed: false, linkPaused: false, sourceLost: false };
-
-async function makeMirror(t: TestContext) {
-  const now = { ms: 1_000_000 };
-  const { storage } = await openTestStorage(t);
-  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const clock = { monotonicMs: () => now.ms, unixMs: () => now.ms };
-  const lag = new LagTracker(0n, now.ms);
-  const feed = new PartitionFeed({
-    topic: 't',
-    sourceTopic: 't',
-    sourceTopicId: sourceId,
-    partition: 0,
-    log,
-    lag,
-    clock,
-    isCompacted: () => false,
-  });
-  t.after(() => feed.stop());
-  const feeds = [feed];
-  const limits = { sampleAgeMaxMs: ageMaxMs };
-  const context = { state: new FakeState(), storage, clock, limits } as unknown as LinkContext;
-  const timeline = newMirror(virtualOffset(0n));
-  const shown = (
-    state: MirrorState = 'ACTIVE',
-    conditions: Partial<LinkConditions> = {},
-    ownLog: typeof log | null = log,
-  ) => {
-    const link = {
-      feeds: { feeds: () => feeds, lag: () => lag },
-      health: { error: null },
-      record: { paused: conditions.linkPaused ?? false },
-      conditions: { ...soundLink, ...conditions },
-    } as unknown as LinkRuntime;
-    const partitions = [{ partition: 0, timeline, log: ownLog }];
-    const topic = { name: 't', record: { state }, partitions } as unknown as MirrorTopic;
-    const [{ isStalled, stallCause, lagRecords } = {}] = partitionStatuses(topic, link, context);
-    return [isStalled, stallCause?.split(':')[0], lagRecords];
-  };
-  return { now, feed, feeds, lag, shown };
-}
+import { linkStatus } from '../../../src/link/status.ts';
+import { ageMaxMs, makeMirror } from './one-mirror.ts';
 
 test('R15: a partition of which nothing is heard is STALLED, with the cause', async (t) => {
   const { now, feed, lag, shown } = await makeMirror(t);
@@ -69,6 +19,10 @@ test('R15: a partition of which nothing is heard is STALLED, with the cause', as
   now.ms += ageMaxMs;
   assert.deepEqual(shown(), [true, 'LEADER_NOT_AVAILABLE', null]);
   feed.follow(1, 0);
+  assert.deepEqual(shown(), [true, 'NO_ANSWER', null]);
+  feed.heldBackAtMs = now.ms - ageMaxMs + 1;
+  assert.deepEqual(shown(), [true, 'SOURCE_QUOTA', null]);
+  now.ms += 1;
   assert.deepEqual(shown(), [true, 'NO_ANSWER', null]);
   lag.observeSource(0n, { nowMs: now.ms, unixMs: now.ms });
   assert.deepEqual(shown(), [false, undefined, 0n]);
