@@ -154,6 +154,8 @@ class RunningGateway implements Gateway {
       events,
       ports,
       tls,
+      admit: ({ host }) => this.#unserved ?? this.#budget.take(host),
+      onDropped: ({ host }) => this.#budget.release(host),
       onSocket: (role, socket, client) => this.#accept(role, socket, client),
       onRefused: (role, client, reason) => this.#onRefused(role, client, reason),
     });
@@ -251,28 +253,27 @@ class RunningGateway implements Gateway {
     for (const session of this.#sessions) session.destroy(reason);
   }
 
+  /** Why nobody is served. */
+  get #unserved(): string | null {
+    return this.#isClosed ? 'the proxy is stopping' : this.#foreign;
+  }
+
   #accept(role: ListenerRole, socket: Socket, { host, name: client }: ClientAddress): void {
-    if (this.#isClosed) {
+    const refuse = (reason: string): void => {
       socket.destroy();
-      return;
-    }
-    if (this.#foreign !== null) {
-      socket.destroy();
-      this.#onRefused(role, client, this.#foreign);
+      this.#budget.release(host);
+      this.#onRefused(role, client, reason);
+    };
+    // A TLS handshake takes a while.
+    if (this.#unserved !== null) {
+      refuse(this.#unserved);
       return;
     }
     let identity: UpstreamIdentity | undefined;
     try {
       identity = this.#identityOf(socket);
     } catch (error) {
-      socket.destroy();
-      this.#onRefused(role, client, error instanceof Error ? error.message : String(error));
-      return;
-    }
-    const refusal = this.#budget.take(host);
-    if (refusal !== null) {
-      socket.destroy();
-      this.#onRefused(role, client, refusal);
+      refuse(error instanceof Error ? error.message : String(error));
       return;
     }
     const dial = (): Promise<Socket> =>

@@ -1,14 +1,11 @@
 // One listening port, plain or with TLS. Owns the server and the handshakes under way; hands each
 // accepted socket on, or tells why it was refused. Invariants: sockets are half-open capable, so
 // that a FIN from one side does not cut what the other still sends; over TLS nobody is handed on
-// before the handshake is done and the client's certificate, where one is asked for, was verified.
+// before the handshake is done and the client's certificate, where one is asked for, was verified;
+// a handshake under way counts as a connection.
 import { constants } from 'node:crypto';
 import { createServer, type Server, Socket } from 'node:net';
-import {
-  createServer as createTlsServer,
-  type TLSSocket,
-  type Server as TlsServer,
-} from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { handshakeTimeoutMs, socketBufferBytes } from './limits.ts';
 import type { ListenerTls } from './listener-tls.ts';
 
@@ -29,8 +26,12 @@ export interface ListenerOptions {
   readonly tls?: ListenerTls | undefined;
   /** Of TLS; `limits.ts` says how long when it is not given. */
   readonly handshakeMsMax?: number;
+  /** Asked of each connection before anything of it is read; a sentence refuses it. */
+  admit(client: ClientAddress): string | null;
+  /** One that was admitted and has ended before it was handed on. */
+  onDropped(client: ClientAddress): void;
   onSocket(socket: Socket, client: ClientAddress): void;
-  /** A TLS handshake that failed, in a sentence; not when a client only went away. */
+  /** Not admitted, or a TLS handshake that failed; not when a client only went away. */
   onRefused(client: string, reason: string): void;
   /** A connection that the system could not accept; the port goes on listening. */
   onFault(error: Error): void;
@@ -58,10 +59,20 @@ export class Listener {
   /** Rejects with the system's error (EADDRINUSE ...) when the port cannot be bound. */
   static bind(address: ListenerAddress, options: ListenerOptions): Promise<Listener> {
     const { tls, onSocket, onFault } = options;
-    const { server, release } =
+    const { take, release } =
       tls === undefined
-        ? { server: plainServer(onSocket), release: () => undefined }
-        : tlsServer(tls, options);
+        ? { take: onSocket, release: () => undefined }
+        : tlsHandshakes(tls, options);
+    const server = createServer(socketOptions, (socket) => {
+      const client = addressOf(socket);
+      const refusal = options.admit(client);
+      if (refusal === null) {
+        take(socket, client);
+        return;
+      }
+      socket.destroy();
+      options.onRefused(client.name, refusal);
+    });
     return new Promise((resolve, reject) => {
       const onUnbound = (error: Error): void => {
         release();
@@ -91,23 +102,23 @@ function addressOf(socket: Socket): ClientAddress {
   return { host, name: `${host}:${port}` };
 }
 
-function plainServer(onSocket: ListenerOptions['onSocket']): Server {
-  return createServer(socketOptions, (socket) => onSocket(socket, addressOf(socket)));
-}
-
 /** What was accepted, before TLS; Node names it nowhere else. */
 function rawSocketOf(socket: TLSSocket): Socket | undefined {
   const raw: unknown = Reflect.get(socket, '_parent');
   return raw instanceof Socket ? raw : undefined;
 }
 
-function tlsServer(
-  tls: ListenerTls,
-  { onSocket, onRefused, handshakeMsMax = handshakeTimeoutMs }: ListenerOptions,
-): { server: TlsServer; release: () => void } {
+interface Handshakes {
+  take(socket: Socket, client: ClientAddress): void;
+  /** Ends those under way. */
+  release(): void;
+}
+
+function tlsHandshakes(tls: ListenerTls, options: ListenerOptions): Handshakes {
+  const { onSocket, onRefused, onDropped, handshakeMsMax = handshakeTimeoutMs } = options;
   const asksClients = tls.clientAuth !== 'none';
+  // It listens nowhere: it is given what was admitted.
   const server = createTlsServer({
-    ...socketOptions,
     ...tls.material,
     handshakeTimeout: handshakeMsMax,
     requestCert: asksClients,
@@ -124,17 +135,26 @@ function tlsServer(
     const raw = rawSocketOf(socket);
     return (raw && clients.get(raw)) ?? addressOf(socket);
   };
-  server.on('connection', (socket: Socket) => {
-    clients.set(socket, addressOf(socket));
+  const take = (socket: Socket, client: ClientAddress): void => {
+    clients.set(socket, client);
     shaking.add(socket);
-    socket.once('close', () => shaking.delete(socket));
-  });
+    // A client that goes away does not get to the end of its handshake.
+    socket.allowHalfOpen = false;
+    socket.once('close', () => {
+      if (shaking.delete(socket)) onDropped(client);
+    });
+    server.emit('connection', socket);
+  };
   server.on('secureConnection', (socket: TLSSocket) => {
     const client = clientOf(socket);
-    const raw = rawSocketOf(socket);
-    if (raw !== undefined) shaking.delete(raw);
     const refusal = asksClients ? clientRefusal(socket, tls.clientAuth) : null;
     if (refusal === null) {
+      const raw = rawSocketOf(socket);
+      if (raw !== undefined) {
+        shaking.delete(raw);
+        raw.allowHalfOpen = true;
+      }
+      socket.allowHalfOpen = true;
       onSocket(socket, client);
       return;
     }
@@ -153,7 +173,7 @@ function tlsServer(
     stopFollowing();
     for (const socket of shaking) socket.destroy();
   };
-  return { server, release };
+  return { take, release };
 }
 
 /** What is wrong with the certificate that a client showed, or did not show. */

@@ -10,7 +10,7 @@ import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
 import { GatewayError } from './gateway-error.ts';
 import type { Endpoint, FoundBroker, ListenerRole } from './handler.ts';
-import { type ClientAddress, Listener } from './listener.ts';
+import { type ClientAddress, Listener, type ListenerOptions } from './listener.ts';
 import type { ListenerTls } from './listener-tls.ts';
 
 /** The durable map, as the state keeps it. */
@@ -19,7 +19,7 @@ export interface NodePorts {
   save(ports: Readonly<Record<string, number>>): Promise<void>;
 }
 
-export interface VirtualBrokersOptions {
+export interface VirtualBrokersOptions extends Pick<ListenerOptions, 'admit' | 'onDropped'> {
   readonly config: CausewayConfig['gateway'];
   readonly ports: NodePorts;
   readonly events: Events;
@@ -195,6 +195,8 @@ export class VirtualBrokers {
     const address = { host: this.#options.config.bind, port };
     const listener = await Listener.bind(address, {
       tls: this.#options.tls,
+      admit: (client) => this.#options.admit(client),
+      onDropped: (client) => this.#options.onDropped(client),
       onSocket: (socket, client) => this.#options.onSocket(role, socket, client),
       onRefused: (client, reason) => this.#options.onRefused?.(role, client, reason),
       onFault: (error) => {

@@ -9,6 +9,7 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setImmediate as turnOver } from 'node:timers/promises';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
+import { ConnectionBudget } from '../../../src/gateway/connection-budget.ts';
 import { GatewayError } from '../../../src/gateway/gateway-error.ts';
 import { Listener } from '../../../src/gateway/listener.ts';
 import { ListenerTls } from '../../../src/gateway/listener-tls.ts';
@@ -53,12 +54,13 @@ describe('a listener with TLS', { skip }, () => {
 
   async function listening(
     clientAuth: 'none' | 'requested' | 'required' = 'none',
-    options: { handshakeMsMax?: number } = {},
+    { connectionsMax = 10, ...options }: { handshakeMsMax?: number; connectionsMax?: number } = {},
   ) {
     const events = new Events();
     const clientCa = clientAuth === 'none' ? {} : { clientCa: ca.certificateFile };
     const config = { ...files(), ...clientCa, clientAuth };
     const tls = await ListenerTls.load({ config, events, checkIntervalMs: 3_600_000 });
+    const budget = new ConnectionBudget({ connectionsMax });
     const accepted: Socket[] = [];
     const names: string[] = [];
     const refusals: string[] = [];
@@ -68,7 +70,10 @@ describe('a listener with TLS', { skip }, () => {
       {
         tls,
         ...options,
-        onSocket: (socket, { name }) => {
+        admit: ({ host }) => budget.take(host),
+        onDropped: ({ host }) => budget.release(host),
+        onSocket: (socket, { host, name }) => {
+          socket.once('close', () => budget.release(host));
           accepted.push(socket);
           names.push(name);
           socket.on('error', () => socket.destroy());
@@ -145,20 +150,67 @@ describe('a listener with TLS', { skip }, () => {
     close();
   });
 
-  test('names a client that was gone when its handshake had taken too long', async () => {
-    const { port, refusals, refused, close } = await listening('none', { handshakeMsMax: 500 });
-    const socket = connectPlain({ port, host: '127.0.0.1', allowHalfOpen: true });
+  test('names a client that was gone when its handshake failed', async () => {
+    const { port, refusals, refused, close } = await listening();
+    const socket = connectPlain(port, '127.0.0.1');
     await once(socket, 'connect');
     const client = `127.0.0.1:${socket.localPort}`;
-    socket.end(Buffer.from([0x16, 0x03]));
-    await once(socket, 'finish');
-    // Both ends are in this process: some turns later the listener has read the end. From then on
-    // it reads no more, so it does not hear of the reset.
+    // Both ends are in this process: some turns later the listener has accepted it. It reads what
+    // came before the reset after that.
     for (let turn = 0; turn < 20; turn++) await turnOver();
-    socket.resetAndDestroy();
+    socket.write('not TLS', () => socket.resetAndDestroy());
+    await until('the refusal', () => refusals.length > 0);
+    assert.match(refusals[0] ?? '', /plain bytes/);
+    assert.deepEqual(refused, [client]);
+    close();
+  });
+
+  test('says that a handshake took too long', async () => {
+    const { port, refusals, close } = await listening('none', { handshakeMsMax: 100 });
+    const socket = connectPlain(port, '127.0.0.1');
+    socket.write(Buffer.from([0x16, 0x03]));
+    await ended(socket);
     await until('the refusal', () => refusals.length > 0);
     assert.deepEqual(refusals, ['the TLS handshake took too long']);
-    assert.deepEqual(refused, [client]);
+    close();
+  });
+
+  test('R14: handshakes under way, as many as anyone liked, were no connections', async () => {
+    const { port, accepted, refusals, close } = await listening('none', { connectionsMax: 1 });
+    const shaking = connectPlain(port, '127.0.0.1');
+    await once(shaking, 'connect');
+    const second = connectPlain(port, '127.0.0.1');
+    await ended(second);
+    assert.deepEqual(refusals, ['there are 1 connections already']);
+    shaking.destroy();
+    const admitted = async (): Promise<boolean> => {
+      const socket = connect({ host: '127.0.0.1', port, ca: ca.certificate });
+      socket.on('error', () => socket.destroy());
+      await until('an outcome', () => accepted.length > 0 || socket.destroyed);
+      return accepted.length > 0;
+    };
+    await until('a handshake that has ended is none any more', admitted);
+    accepted[0]?.destroy();
+    await until('neither is a client that has gone', async () => {
+      const socket = connect({ host: '127.0.0.1', port, ca: ca.certificate });
+      socket.on('error', () => socket.destroy());
+      await until('an outcome', () => accepted.length > 1 || socket.destroyed);
+      return accepted.length > 1;
+    });
+    close();
+  });
+
+  test('R14: clients whose certificate is refused are counted no more', async () => {
+    const { port, refusals, close } = await listening('required', { connectionsMax: 1 });
+    const lacks = /showed no certificate/;
+    for (let count = 1; count <= 3; count++) {
+      await until('room for one', async () => {
+        const before = refusals.filter((reason) => lacks.test(reason)).length;
+        const socket = connect({ host: '127.0.0.1', port, ca: ca.certificate });
+        await ended(socket);
+        return refusals.filter((reason) => lacks.test(reason)).length > before;
+      });
+    }
     close();
   });
 

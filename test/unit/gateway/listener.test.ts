@@ -10,6 +10,8 @@ function options(
 ): ListenerOptions {
   const { sockets = [], names = [], faults = [] } = parts;
   return {
+    admit: () => null,
+    onDropped: () => assert.fail('was handed on'),
     onSocket: (socket, { name }) => {
       sockets.push(socket);
       names.push(name);
@@ -42,5 +44,30 @@ test('a connection that the system cannot accept ends neither the port nor the p
   );
   for (const socket of [...clients, ...sockets]) socket.destroy();
   await assert.rejects(Listener.bind({ ...address, port: listener.port }, options()), /EADDRINUSE/);
+  listener.close();
+});
+
+test('a connection that is not admitted is ended unread, and the port serves others', async () => {
+  const sockets: Socket[] = [];
+  const refusals: string[] = [];
+  let isFull = true;
+  const listener = await Listener.bind(
+    { host: '127.0.0.1', port: 0 },
+    {
+      ...options({ sockets }),
+      admit: ({ host }) => (isFull ? `enough of ${host}` : null),
+      onRefused: (client, reason) => refusals.push(`${client}: ${reason}`),
+    },
+  );
+  const refused = connect(listener.port, '127.0.0.1');
+  refused.on('error', () => refused.destroy());
+  refused.resume();
+  await until('the refusal', () => refusals.length === 1);
+  assert.match(refusals[0] ?? '', /^127\.0\.0\.1:\d+: enough of 127\.0\.0\.1$/);
+  await until('the end', () => refused.destroyed || refused.readableEnded);
+  isFull = false;
+  const admitted = connect(listener.port, '127.0.0.1');
+  await until('a connection', () => sockets.length === 1);
+  for (const socket of [refused, admitted, ...sockets]) socket.destroy();
   listener.close();
 });

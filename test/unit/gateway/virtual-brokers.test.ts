@@ -52,6 +52,8 @@ function brokersOn(ports: NodePorts, count = 5) {
     },
     ports,
     events,
+    admit: () => null,
+    onDropped: () => undefined,
     onSocket: (role, socket) => {
       roles.push(role);
       socket.destroy();
