@@ -102,7 +102,10 @@ export function presentLink(
     ...(options.includeTasks ? { tasks } : {}),
     category_counts: categoryCounts(mirrors),
     last_contact_time_ms: status.lastContactTimeMs,
+    last_contact_is_recorded: status.isContactRecorded,
     rpo_seconds: status.rpoSeconds,
+    rpo_is_at_most: status.isRpoAtMost,
+    rpo_unknown_topics: status.rpoUnknownTopics,
   };
 }
 

@@ -129,7 +129,10 @@ export const linkData = Type.Object({
   tasks: Type.Optional(Type.Array(task)),
   category_counts: Type.Array(Type.Object({ state_category: text, count: int32 })),
   last_contact_time_ms: int64,
+  last_contact_is_recorded: Type.Boolean(),
   rpo_seconds: nullable(Type.Number()),
+  rpo_is_at_most: Type.Boolean(),
+  rpo_unknown_topics: Type.Array(text),
 });
 export const linkConfigData = Type.Object({
   kind: Type.Literal('KafkaLinkConfigData'),
@@ -270,7 +273,9 @@ export const partitionData = Type.Object({
   logStart: int64,
   mirrorEnd: int64,
   sourceEnd: int64,
+  heardTimeMs: int64,
   lagRecords: nullable(int64),
+  lagRecordsMin: nullable(int64),
   lagBytes: nullable(int64),
   lagSeconds: nullable(Type.Number()),
   isStalled: Type.Boolean(),

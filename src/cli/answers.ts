@@ -21,8 +21,11 @@ export interface LinkAnswer {
   readonly configs: Readonly<Record<string, string>>;
   readonly topicNames: readonly string[];
   readonly lastContactTimeMs: number;
+  readonly isContactRecorded: boolean;
   readonly isAnswering: boolean;
   readonly rpoSeconds: number | null;
+  readonly isRpoAtMost: boolean;
+  readonly rpoUnknownTopics: readonly string[];
   readonly tasks: readonly TaskAnswer[];
 }
 
@@ -49,7 +52,9 @@ export interface PartitionAnswer {
   readonly logStart: Int64;
   readonly mirrorEnd: Int64;
   readonly sourceEnd: Int64;
+  readonly heardTimeMs: number;
   readonly lagRecords: Int64 | null;
+  readonly lagRecordsMin: Int64 | null;
   readonly lagBytes: Int64 | null;
   readonly lagSeconds: number | null;
   readonly isStalled: boolean;

@@ -73,12 +73,22 @@ async function listLinks(context: CommandContext): Promise<void> {
         link.state,
         link.sourceClusterId,
         link.topicNames.length,
-        time(link.lastContactTimeMs),
-        seconds(link.rpoSeconds),
+        contactText(link),
+        rpoText(link),
         link.error === 'NO_ERROR' ? null : link.error,
       ]),
     ),
   );
+}
+
+function contactText({ lastContactTimeMs, isContactRecorded }: LinkAnswer): string {
+  return `${time(lastContactTimeMs)}${isContactRecorded ? ' or later (before a restart)' : ''}`;
+}
+
+function rpoText({ rpoSeconds, isRpoAtMost, rpoUnknownTopics }: LinkAnswer): string {
+  const known = `${isRpoAtMost ? 'at most ' : ''}${seconds(rpoSeconds)}`;
+  const { length } = rpoUnknownTopics;
+  return rpoSeconds === null || length === 0 ? known : `${known} (not known of ${length})`;
 }
 
 async function describeLink(context: CommandContext, name: string): Promise<void> {
@@ -90,8 +100,9 @@ async function describeLink(context: CommandContext, name: string): Promise<void
       ['Source cluster', link.sourceClusterId],
       ['State', link.state],
       ['Error', link.error === 'NO_ERROR' ? null : `${link.error} ${link.errorMessage ?? ''}`],
-      ['Last contact', time(link.lastContactTimeMs)],
-      ['RPO', seconds(link.rpoSeconds)],
+      ['Last contact', contactText(link)],
+      ['RPO', rpoText(link)],
+      ['RPO not known of', link.rpoUnknownTopics.join(', ') || null],
       ['Mirrors', link.topicNames.length === 0 ? null : link.topicNames.join(', ')],
     ]);
     return `${head}\n${settingsTable(link)}\n${tasksTable(link)}`;

@@ -9,7 +9,7 @@ import { parseArguments } from './key-values.ts';
 import { addDetach } from './leaving-commands.ts';
 import { addMirrorVerbs } from './mirror-verbs.ts';
 import { addMirrorVerify } from './mirror-verify.ts';
-import { block, bytes, largestLag, seconds, table, time } from './output.ts';
+import { block, bytes, lagText, largestLag, seconds, table, time } from './output.ts';
 
 interface CreateOptions {
   link: string;
@@ -67,9 +67,7 @@ async function listMirrors(context: CommandContext, options: ListOptions): Promi
         mirror.growth === null
           ? mirror.partitions.length
           : `${mirror.partitions.length} of ${mirror.growth.sourcePartitions}`,
-        mirror.state === 'STOPPED'
-          ? null
-          : largestLag(mirror.partitions.map((partition) => partition.lagRecords)),
+        mirror.state === 'STOPPED' ? null : largestLag(mirror.partitions),
         mirror.partitions.filter((partition) => partition.isStalled).length,
         mirror.error === null ? null : mirror.error.code,
       ]),
@@ -139,17 +137,19 @@ export function describeText(mirror: MirrorAnswer): string {
       'LAG BYTES',
       'STALLED',
       'SIZE',
+      'LAST HEARD',
     ],
     mirror.partitions.map((partition) => [
       partition.partition,
       partition.logStart,
       partition.mirrorEnd,
       Number(partition.sourceEnd) < 0 ? 'unknown' : partition.sourceEnd,
-      partition.lagRecords ?? 'unknown',
+      lagText(partition),
       seconds(partition.lagSeconds),
       partition.lagBytes === null ? 'unknown' : bytes(Number(partition.lagBytes)),
       partition.isStalled ? (partition.stallCause ?? 'yes') : null,
       partition.sizeBytes === null ? 'unknown' : bytes(Number(partition.sizeBytes)),
+      time(partition.heardTimeMs),
     ]),
   );
   return `${head}${blocking.join('')}\n${partitions}`;

@@ -98,13 +98,24 @@ export function bytes(value: number | null): string {
   return `${power === 0 ? scaled : scaled.toFixed(1)} ${units[power]}`;
 }
 
-/** The largest of lags, or `unknown` as soon as one is not known. */
-export function largestLag(lags: readonly (Int64 | null)[]): string {
-  let largest = 0n;
-  for (const lag of lags) {
-    if (lag === null) return 'unknown';
-    const value = BigInt(lag);
-    if (value > largest) largest = value;
+interface PartitionLag {
+  readonly lagRecords: Int64 | null;
+  readonly lagRecordsMin: Int64 | null;
+}
+
+export function lagText({ lagRecords, lagRecordsMin }: PartitionLag): string {
+  if (lagRecords !== null) return String(lagRecords);
+  return lagRecordsMin === null ? 'unknown' : `unknown, at least ${lagRecordsMin}`;
+}
+
+/** The largest of lags; `unknown` as soon as one is not known, with what it is at least. */
+export function largestLag(lags: readonly PartitionLag[]): string {
+  let largest: bigint | null = null;
+  for (const { lagRecords, lagRecordsMin } of lags) {
+    const lag = lagRecords ?? lagRecordsMin;
+    if (lag !== null && BigInt(lag) > (largest ?? -1n)) largest = BigInt(lag);
   }
-  return String(largest);
+  const isKnown = lags.every(({ lagRecords }) => lagRecords !== null);
+  const lagRecordsMin = largest === null ? null : String(largest);
+  return lagText({ lagRecords: isKnown ? (lagRecordsMin ?? 0) : null, lagRecordsMin });
 }

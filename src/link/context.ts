@@ -28,6 +28,8 @@ export interface LinkLimits {
   readonly shellWatchMs: number;
   /** Without contact for so long a source is shown as unavailable. */
   readonly sourceUnavailableMs: number;
+  /** What was heard of a source is written down so often, and when it is found to be lost. */
+  readonly sourceSeenMs: number;
   /** A partition with lag and no progress for so long is STALLED; older samples are UNKNOWN. */
   readonly sampleAgeMaxMs: number;
   /** How often it is looked at which partitions are STALLED, to tell of it. */
@@ -66,6 +68,7 @@ export const defaultLinkLimits: LinkLimits = {
   sourceWatchMs: 2_000,
   shellWatchMs: 2_000,
   sourceUnavailableMs: 10_000,
+  sourceSeenMs: 60_000,
   sampleAgeMaxMs: 15_000,
   stallWatchMs: 2_000,
   promoteDeadlineMs: 300_000,

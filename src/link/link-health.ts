@@ -38,6 +38,7 @@ export class LinkHealth {
   readonly #lostAfterMs: number;
   #contactMs: number;
   #contactUnixMs = -1;
+  readonly #recordedContactUnixMs: number;
   #lastError: unknown = null;
   #isTold = false;
   /** The cluster id that answers in the source's place; null while it is the right one. */
@@ -45,7 +46,15 @@ export class LinkHealth {
   #denied: readonly string[] = [];
   #watchedCount = 0;
 
-  constructor(parts: { link: string; events: Events; clock: LinkClock; lostAfterMs: number }) {
+  constructor(parts: {
+    link: string;
+    events: Events;
+    clock: LinkClock;
+    lostAfterMs: number;
+    /** What is on record of the time before a restart; -1: nothing. */
+    recordedContactUnixMs?: number;
+  }) {
+    this.#recordedContactUnixMs = parts.recordedContactUnixMs ?? -1;
     this.#link = parts.link;
     this.#events = parts.events;
     this.#clock = parts.clock;
@@ -129,15 +138,21 @@ export class LinkHealth {
 
   /** The last request was answered; false as soon as one has failed. */
   get isAnswering(): boolean {
-    return this.#lastError === null && !this.isLost;
+    return this.hasContact && this.#lastError === null && !this.isLost;
   }
 
   get isFailed(): boolean {
     return this.#wrongClusterId !== null;
   }
 
+  /** The last answer, before a restart too as far as it is on record; -1 when there is none. */
   get contactUnixMs(): number {
-    return this.#contactUnixMs;
+    return this.hasContact ? this.#contactUnixMs : this.#recordedContactUnixMs;
+  }
+
+  /** The source has answered this process. */
+  get hasContact(): boolean {
+    return this.#contactUnixMs >= 0;
   }
 
   /** Milliseconds since the last answer (or since the start). */

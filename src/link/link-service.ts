@@ -89,8 +89,11 @@ export class LinkServiceImpl implements LinkService {
         linkErrorMessage: null,
         topicNames: [],
         lastContactTimeMs: -1,
+        isContactRecorded: false,
         isAnswering: true,
         rpoSeconds: null,
+        isRpoAtMost: false,
+        rpoUnknownTopics: [],
         tasks: [],
       };
     });

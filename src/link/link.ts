@@ -24,6 +24,7 @@ import {
   parseLinkSettings,
 } from './settings/link-settings.ts';
 import { messageOf, Signal } from './signal.ts';
+import { SourceSeen, seenBefore, seenOf } from './source-seen.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
 
 /** Looks that somebody asked for are at least so far apart. */
@@ -41,6 +42,7 @@ export class LinkRuntime implements FeedLink {
   readonly #context: LinkContext;
   readonly #topics: MirrorTopics;
   readonly #changes: TopicChanges;
+  readonly #seen: SourceSeen;
   #record: LinkRecord;
   #settings: LinkSettings;
   #cluster: Cluster | null = null;
@@ -74,6 +76,7 @@ export class LinkRuntime implements FeedLink {
       events: context.events,
       clock: context.clock,
       lostAfterMs: context.limits.sourceUnavailableMs,
+      recordedContactUnixMs: seenBefore(context, parts.record)?.contactTimeMs ?? -1,
     });
     const { topics, changes } = parts;
     this.#failures = new TopicFailures({ context, topics, changes, link: this });
@@ -87,6 +90,7 @@ export class LinkRuntime implements FeedLink {
       mayFetch: () => this.#mayFetch(),
       fetchersPerBroker: () => this.#settings.fetchersPerBroker,
     });
+    this.#seen = new SourceSeen({ ...parts, link: this, topics: () => this.#ownTopics() });
   }
 
   get record(): LinkRecord {
@@ -130,8 +134,17 @@ export class LinkRuntime implements FeedLink {
   }
 
   start(): void {
-    for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
+    const before = seenBefore(this.#context, this.#record);
+    for (const topic of this.#ownTopics()) {
+      this.feeds.recall(topic, seenOf(before, topic));
+      this.sync(topic.name);
+    }
     this.#done = this.#run();
+    this.#seen.start();
+  }
+
+  #ownTopics(): readonly MirrorTopic[] {
+    return [...this.#topics.all].filter(({ link }) => link === this.name);
   }
 
   /** The connection, made now if there is none. @throws ClusterError */
@@ -164,7 +177,7 @@ export class LinkRuntime implements FeedLink {
       this.#cluster = null;
       await before?.close();
     }
-    for (const topic of this.#topics.all) if (topic.link === this.name) this.sync(topic.name);
+    for (const topic of this.#ownTopics()) this.sync(topic.name);
     this.feeds.spread();
     this.wake();
     this.feeds.wake();
@@ -176,6 +189,7 @@ export class LinkRuntime implements FeedLink {
     // First, so that long polls end now instead of in their own time.
     await this.#cluster?.close();
     await this.feeds.close();
+    await this.#seen.close();
     await this.#done;
     await Promise.all(this.#background);
     this.#cluster = null;
@@ -348,9 +362,7 @@ export class LinkRuntime implements FeedLink {
   /** One look at the source: who it is, who leads what, what has changed. */
   async #look(): Promise<void> {
     const cluster = await this.connected();
-    const watched = [...this.#topics.all].filter(
-      (topic) => topic.link === this.name && isFetching(topic.record.state),
-    );
+    const watched = this.#ownTopics().filter(({ record }) => isFetching(record.state));
     const watchedNames = new Set(watched.map(({ name }) => name));
     for (const lasting of [this.#missing, this.#shrunk, this.growth]) {
       lasting.keep((name) => watchedNames.has(name));

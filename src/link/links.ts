@@ -171,7 +171,7 @@ export class Links<Tasks extends WakingTask> {
       }
       if (options.validateOnly) return;
       const changes: StateChange[] = [{ delete: `link/${name}` }];
-      const { linkAcls, shareGroups, handovers } = this.#context.state.view;
+      const { linkAcls, shareGroups, handovers, sourcesSeen } = this.#context.state.view;
       if (linkAcls.has(name)) changes.push({ delete: `link-acls/${name}` });
       // The ACLs themselves stay: no link may delete them from now on, an uninstall may.
       const acls = linkAcls.get(name)?.acls ?? [];
@@ -180,6 +180,7 @@ export class Links<Tasks extends WakingTask> {
       }
       if (shareGroups.has(name)) changes.push({ delete: `share-groups/${name}` });
       if (handovers.has(name)) changes.push({ delete: `handovers/${name}` });
+      if (sourcesSeen.has(name)) changes.push({ delete: `source-seen/${name}` });
       await this.#changes.commit(changes);
       this.#context.events.info('link_deleted', `Link '${name}' was deleted`, {
         link: name,

@@ -33,12 +33,22 @@ export interface LinkStatus {
   readonly topicNames: readonly string[];
   /** Unix ms of the last answer of the source, or -1. */
   readonly lastContactTimeMs: number;
+  /**
+   * The source has not answered this process: the last contact is the one that was written down
+   * before a restart, and may have been later than that.
+   */
+  readonly isContactRecorded: boolean;
   /** False as soon as a request to the source has failed, long before the link is UNAVAILABLE. */
   readonly isAnswering: boolean;
   /**
-   * now - the last moment at which we had all that the source had just reported; null = UNKNOWN.
+   * now - the last moment at which we had all that the source had just reported, of the mirror that
+   * is the worst off, paused and failed ones included; null = UNKNOWN.
    */
   readonly rpoSeconds: number | null;
+  /** That moment was written down before a restart, and may have been later: it is at most that. */
+  readonly isRpoAtMost: boolean;
+  /** Mirrors that never had all: one that is fetched makes it UNKNOWN, others are not in it. */
+  readonly rpoUnknownTopics: readonly string[];
   readonly tasks: readonly TaskStatus[];
 }
 
@@ -79,10 +89,17 @@ export interface PartitionStatus {
   readonly logStart: bigint;
   /** Durable end of the mirror (next offset to fetch once durable). */
   readonly mirrorEnd: bigint;
-  /** Last known end of the source, -1 when never seen. */
+  /** Last known end of the source, before a restart too; -1 when never seen. */
   readonly sourceEnd: bigint;
+  /** When that was, Unix ms; -1: never. */
+  readonly heardTimeMs: number;
   /** sourceEnd - mirrorEnd; null = UNKNOWN (no sample younger than 15 s). */
   readonly lagRecords: bigint | null;
+  /**
+   * What it is at least, by the last known end of the source however old that is; null when that
+   * was never seen.
+   */
+  readonly lagRecordsMin: bigint | null;
   /**
    * An estimate: lagRecords at the mean size of what was mirrored lately. Null also when nothing
    * was mirrored yet that would tell it.

@@ -36,11 +36,12 @@ export function partitionStatuses(
       logStart: log?.logStart ?? -1n,
       mirrorEnd,
       sourceEnd: lag?.sourceEnd ?? -1n,
+      heardTimeMs: tracker?.contactUnixMs ?? -1,
       sizeBytes: log === null ? null : BigInt(log.sizeBytes),
       damagedRanges: log === null ? null : log.damage.length,
     };
     if (isStopped) {
-      const unknown = { lagRecords: null, lagBytes: null, lagSeconds: null };
+      const unknown = { lagRecords: null, lagRecordsMin: null, lagBytes: null, lagSeconds: null };
       return { ...base, ...unknown, isStalled: false, stallCause: null };
     }
     const stallCause = causes.get(partition) ?? null;
@@ -48,6 +49,8 @@ export function partitionStatuses(
     return {
       ...base,
       lagRecords,
+      lagRecordsMin:
+        base.sourceEnd < 0n ? null : base.sourceEnd > mirrorEnd ? base.sourceEnd - mirrorEnd : 0n,
       lagBytes: lagRecords === null ? null : (tracker?.bytesOf(lagRecords, log) ?? null),
       lagSeconds: lag?.seconds ?? null,
       isStalled: stallCause !== null,
@@ -178,37 +181,52 @@ export function linkStatus(
     linkErrorMessage: isBad ? (error?.message ?? null) : null,
     topicNames: topics.map(({ name }) => name),
     lastContactTimeMs: health.contactUnixMs,
+    isContactRecorded: !health.hasContact && health.contactUnixMs >= 0,
     isAnswering: health.isAnswering,
-    rpoSeconds: rpoSeconds(link, topics, parts.context),
+    ...recoveryPoint(link, topics, parts.context),
     tasks: parts.tasks,
   };
 }
 
+/** Monotonic ms; written down before a restart, it may have been later. */
+interface CompletePoint {
+  readonly atMs: number;
+  readonly isRecorded: boolean;
+}
+
+function earlier(one: CompletePoint | null, other: CompletePoint): CompletePoint {
+  return one === null || other.atMs < one.atMs ? other : one;
+}
+
 /**
- * The worst partition decides; null while one has never been complete, or there is nothing to lose.
+ * The worst partition decides. One that was never complete makes it unknown while it is fetched:
+ * it may yet be. Of one that is not (paused, failed) nothing would ever be known: it is named.
  */
-function rpoSeconds(
+function recoveryPoint(
   link: LinkRuntime,
   topics: readonly MirrorTopic[],
   context: LinkContext,
-): number | null {
+): Pick<LinkStatus, 'rpoSeconds' | 'isRpoAtMost' | 'rpoUnknownTopics'> {
   const nowMs = context.clock.monotonicMs();
-  let worst: number | null = null;
+  const unknown = new Set<MirrorTopic>();
+  let worst: CompletePoint | null = null;
   for (const topic of topics) {
     if (topic.record.state === 'STOPPED' || topic.record.state === 'PENDING_MIRROR') continue;
     // Partitions that are not here hold what is not here, since they were seen at the latest.
     const lacksSinceMs = link.growth.sinceMs(topic.name);
-    if (lacksSinceMs !== null) worst = Math.max(worst ?? 0, (nowMs - lacksSinceMs) / 1000);
+    if (lacksSinceMs !== null) worst = earlier(worst, { atMs: lacksSinceMs, isRecorded: false });
     for (const { partition } of topic.partitions) {
       const lag = link.feeds.lag(topic.name, partition)?.lag(nowMs, context.limits.sampleAgeMaxMs);
-      const completeAtMs = lag?.completeAtMs ?? null;
-      if (completeAtMs === null) {
-        // One that is not fetched (paused, failed) shows so by its own state.
-        if (isFetching(topic.record.state)) return null;
-        continue;
-      }
-      worst = Math.max(worst ?? 0, (nowMs - completeAtMs) / 1000);
+      const atMs = lag?.completeAtMs ?? null;
+      if (atMs === null) unknown.add(topic);
+      else worst = earlier(worst, { atMs, isRecorded: lag?.isCompleteRecorded ?? false });
     }
   }
-  return worst;
+  const isUnknown = [...unknown].some(({ record }) => isFetching(record.state));
+  const point = isUnknown ? null : worst;
+  return {
+    rpoSeconds: point === null ? null : (nowMs - point.atMs) / 1000,
+    isRpoAtMost: point?.isRecorded ?? false,
+    rpoUnknownTopics: [...unknown].map(({ name }) => name),
+  };
 }

@@ -40,11 +40,21 @@ export interface HealthOptions {
 const pausedStates = new Set(['PAUSED', 'LINK_PAUSED']);
 const brokenStates = new Set(['FAILED', 'LINK_FAILED', 'SOURCE_UNAVAILABLE']);
 
+/** What is asked first when a source is gone. */
+function lossText(link: LinkStatus): string {
+  const { lastContactTimeMs: contactMs, rpoSeconds } = link;
+  const contact = contactMs < 0 ? 'never' : new Date(contactMs).toISOString();
+  const orLater = link.isContactRecorded ? ' or later' : '';
+  const atMost = link.isRpoAtMost ? 'at most ' : '';
+  const rpo = rpoSeconds === null ? 'unknown' : `${atMost}${rpoSeconds.toFixed(1)} s`;
+  return `last contact ${contact}${orLater}, RPO ${rpo}`;
+}
+
 function linkCauses(link: LinkStatus): string[] {
   const causes: string[] = [];
   if (link.linkState === 'UNAVAILABLE' || link.linkState === 'FAILED') {
     const detail = link.linkErrorMessage ?? link.linkError;
-    causes.push(`link is ${link.linkState}: ${detail}`);
+    causes.push(`link is ${link.linkState}: ${detail} (${lossText(link)})`);
   } else if (link.linkError === 'AUTHORIZATION_ERROR') {
     causes.push(`link: ${link.linkErrorMessage ?? link.linkError}`);
   }

@@ -124,13 +124,28 @@ class MetricsCollector {
     );
     eachLink(
       'link_last_contact_timestamp_seconds',
-      'When the source answered last; NaN before the first answer.',
+      'When the source answered last, before a restart too; NaN when it never has.',
       (link) => (link.lastContactTimeMs < 0 ? Number.NaN : link.lastContactTimeMs / 1000),
+    );
+    eachLink(
+      'link_contact_recorded',
+      'Is the last contact from a record of before a restart, so that it may have been later.',
+      (link) => Number(link.isContactRecorded),
     );
     eachLink(
       'link_rpo_seconds',
       'Age of the last moment at which everything that the source reported was here.',
       (link) => number(link.rpoSeconds),
+    );
+    eachLink(
+      'link_rpo_at_most',
+      'Is the RPO from a record of before a restart, so that it is at most what is shown.',
+      (link) => Number(link.isRpoAtMost),
+    );
+    eachLink(
+      'link_rpo_unknown_mirrors',
+      'Mirrors that never had all that the source reported, of which no RPO is known.',
+      (link) => link.rpoUnknownTopics.length,
     );
     this.#filled(
       'task_last_success_timestamp_seconds',
@@ -204,6 +219,11 @@ class MetricsCollector {
       of: (partition) => partition.lagRecords,
       whole: sum,
     });
+    this.#addLag(
+      'mirror_lag_records_min',
+      'Records that it has not at least, by what was heard of the source last, however long ago.',
+      { of: (partition) => partition.lagRecordsMin, whole: sum },
+    );
     this.#addLag(
       'mirror_lag_bytes',
       'Bytes that the source has and the mirror has not: an estimate by the mean size lately.',

@@ -55,14 +55,17 @@ export class Fields {
 
   /** 64-bit numbers are decimal strings in JSON. */
   bigint(name: string): bigint {
-    const value = this.value(name);
-    const number = typeof value === 'bigint' ? value : this.#decimal(name);
+    return this.#int64(name, this.value(name));
+  }
+
+  #int64(name: string, value: unknown): bigint {
+    const number = typeof value === 'bigint' ? value : this.#decimal(name, value);
     if (BigInt.asIntN(64, number) !== number) throw this.fail(name, 'exceeds 64 bits');
     return number;
   }
 
-  #decimal(name: string): bigint {
-    const value = this.string(name);
+  #decimal(name: string, value: unknown): bigint {
+    if (typeof value !== 'string') throw this.fail(name, 'is not a string');
     if (!integerPattern.test(value)) throw this.fail(name, 'is not a decimal number');
     return BigInt(value);
   }
@@ -119,6 +122,12 @@ export class Fields {
         throw this.fail(name, 'has an element that is no integer');
       return element as number;
     });
+  }
+
+  bigints(name: string): bigint[] {
+    const value = this.value(name);
+    if (!Array.isArray(value)) throw this.fail(name, 'is not a list');
+    return value.map((element: unknown) => this.#int64(name, element));
   }
 
   map<Value>(name: string, read: (fields: Fields, key: string) => Value): Record<string, Value> {

@@ -5,6 +5,7 @@
 import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import type { Extent, Timeline } from '../timeline/timeline.ts';
 import { Fields } from './fields.ts';
+import { commands, readReceipt } from './receipt-format.ts';
 import {
   type Acl,
   type HandoversRecord,
@@ -21,13 +22,9 @@ import {
   type PendingCreation,
   type PendingDetach,
   type PendingStop,
-  type ReceiptDuplicates,
-  type ReceiptGroup,
-  type ReceiptPartition,
-  type ReceiptRecord,
-  type ReceiptTopic,
   type ShareGroupOffset,
   type ShareGroupsRecord,
+  type SourceSeenRecord,
   type StateRecord,
   type StorageRecord,
   stateKey,
@@ -60,6 +57,7 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   'topic-grants': 1,
   'share-groups': 1,
   handovers: 1,
+  'source-seen': 1,
 };
 
 /** All names of a union: the compiler asks for each one, and for no other. */
@@ -98,8 +96,6 @@ const mirrorErrorCodes = namesOf<MirrorErrorCode>({
   SHELL_TOPIC_WRITTEN: true,
   STORAGE_ERROR: true,
 });
-
-const commands = ['promote', 'failover'] as const;
 
 function readStringMap(fields: Fields, name: string): Record<string, string> {
   return fields.map(name, (values, key) => values.string(key));
@@ -314,6 +310,23 @@ function readHandovers(fields: Fields): HandoversRecord {
   return { kind: 'handovers', link: fields.string('link'), waiting };
 }
 
+function readSourceSeen(fields: Fields): SourceSeenRecord {
+  return {
+    kind: 'source-seen',
+    link: fields.string('link'),
+    linkId: fields.uuid('linkId'),
+    timeMs: fields.integer('timeMs'),
+    contactTimeMs: fields.integer('contactTimeMs'),
+    topics: fields.list('topics', (one) => ({
+      topic: one.string('topic'),
+      logTopicId: one.uuid('logTopicId'),
+      sourceEnds: one.bigints('sourceEnds'),
+      contactTimesMs: one.integers('contactTimesMs'),
+      completeTimesMs: one.integers('completeTimesMs'),
+    })),
+  };
+}
+
 function readNodePorts(fields: Fields): NodePortsRecord {
   return { kind: 'node-ports', ports: fields.map('ports', (ports, id) => ports.integer(id)) };
 }
@@ -338,88 +351,6 @@ function readLease(fields: Fields, version: number): LeaseRecord {
   };
 }
 
-function readFound(fields: Fields): { sourceEnd: bigint; lostRecords: bigint } {
-  return { sourceEnd: fields.bigint('sourceEnd'), lostRecords: fields.bigint('lostRecords') };
-}
-
-function readReceiptPartition(fields: Fields, version: number): ReceiptPartition {
-  const virtualEnd = fields.bigint('virtualEnd');
-  const abortedTransactions = fields.integer('abortedTransactions');
-  const isOld = version < 2;
-  return {
-    partition: fields.integer('partition'),
-    virtualEnd,
-    nativeEnd: fields.bigint('nativeEnd'),
-    firstEpoch: fields.integer('firstEpoch'),
-    sourceEnd: fields.bigint('sourceEnd'),
-    mirroredEnd: isOld ? virtualEnd - BigInt(abortedTransactions) : fields.bigint('mirroredEnd'),
-    lostRecords: fields.bigint('lostRecords'),
-    lostBytes: isOld ? -1n : fields.bigint('lostBytes'),
-    lostSeconds: isOld ? -1 : fields.integer('lostSeconds'),
-    lastContactTimeMs: fields.integer('lastContactTimeMs'),
-    abortedTransactions,
-    found: isOld ? null : fields.nullable('found', (name) => fields.object(name, readFound)),
-  };
-}
-
-function readReceiptGroup(fields: Fields): ReceiptGroup {
-  return {
-    group: fields.string('group'),
-    partition: fields.integer('partition'),
-    oldOffset: fields.bigint('oldOffset'),
-    newOffset: fields.bigint('newOffset'),
-  };
-}
-
-function readDuplicates(fields: Fields): ReceiptDuplicates {
-  return {
-    expected: fields.bigint('expected'),
-    possible: fields.bigint('possible'),
-    readTimeMs: fields.integer('readTimeMs'),
-    groups: fields.list('groups', (entry) => ({
-      group: entry.string('group'),
-      partition: entry.integer('partition'),
-      position: entry.bigint('position'),
-      expected: entry.bigint('expected'),
-      possible: entry.bigint('possible'),
-    })),
-    groupsCount: fields.integer('groupsCount'),
-  };
-}
-
-const unknownDuplicates: ReceiptDuplicates = {
-  expected: -1n,
-  possible: -1n,
-  readTimeMs: -1,
-  groups: [],
-  groupsCount: 0,
-};
-
-function readReceiptTopic(fields: Fields, version: number): ReceiptTopic {
-  const isOld = version < 2;
-  return {
-    topic: fields.string('topic'),
-    link: fields.string('link'),
-    partitions: fields.list('partitions', (entry) => readReceiptPartition(entry, version)),
-    groups: isOld ? [] : fields.list('groups', readReceiptGroup),
-    groupsCount: isOld ? 0 : fields.integer('groupsCount'),
-    duplicates: version < 3 ? unknownDuplicates : fields.object('duplicates', readDuplicates),
-    historyCopies: isOld ? 1 : fields.integer('historyCopies'),
-    completedTimeMs: isOld ? -1 : fields.integer('completedTimeMs'),
-  };
-}
-
-function readReceipt(fields: Fields, version: number): ReceiptRecord {
-  return {
-    kind: 'receipt',
-    id: fields.string('id'),
-    command: fields.oneOf('command', commands),
-    actor: fields.string('actor'),
-    timeMs: fields.integer('timeMs'),
-    topics: fields.list('topics', (entry) => readReceiptTopic(entry, version)),
-  };
-}
-
 type RecordReader = (fields: Fields, version: number) => StateRecord;
 
 const readers: Readonly<Record<StateRecord['kind'], RecordReader>> = {
@@ -434,6 +365,7 @@ const readers: Readonly<Record<StateRecord['kind'], RecordReader>> = {
   'topic-grants': readTopicGrants,
   'share-groups': readShareGroups,
   handovers: readHandovers,
+  'source-seen': readSourceSeen,
 };
 
 function isKind(kind: string): kind is StateRecord['kind'] {

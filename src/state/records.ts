@@ -263,6 +263,35 @@ export interface ShareGroupOffset {
   readonly startOffset: bigint;
 }
 
+/**
+ * What was heard of a link's source last, written down from time to time: after a restart nobody
+ * else can tell it while the source is gone. What was heard later is not in it.
+ */
+export interface SourceSeenRecord {
+  readonly kind: 'source-seen';
+  readonly link: string;
+  /** Another link may get its name. */
+  readonly linkId: string;
+  /** When it was written, Unix ms. */
+  readonly timeMs: number;
+  /** When the source answered last, Unix ms. */
+  readonly contactTimeMs: number;
+  readonly topics: readonly SeenTopic[];
+}
+
+/** A mirror; its lists go by partition. */
+export interface SeenTopic {
+  readonly topic: string;
+  /** By which the storage has its logs. */
+  readonly logTopicId: string;
+  /** The source's ends as they were reported last; -1: never. */
+  readonly sourceEnds: readonly bigint[];
+  /** When they were, Unix ms; -1: never. */
+  readonly contactTimesMs: readonly number[];
+  /** When all that had been reported was here, Unix ms; -1: never. */
+  readonly completeTimesMs: readonly number[];
+}
+
 /** Groups of a link's source that are being handed over: a restart goes on with them. */
 export interface HandoversRecord {
   readonly kind: 'handovers';
@@ -380,12 +409,13 @@ export type StateRecord =
   | TopicGrantsRecord
   | ShareGroupsRecord
   | HandoversRecord
+  | SourceSeenRecord
   | ReceiptRecord;
 
 /**
  * Key of a record in the state topic, e.g. `link/dr`, `topic/orders`, `node-ports`, `storage`,
  * `lease`, `receipt/ID`, `link-acls/dr`, `topic-grants/orders`,
- * `share-groups/dr`, `handovers/dr`, `log-removal/ID`.
+ * `share-groups/dr`, `handovers/dr`, `source-seen/dr`, `log-removal/ID`.
  */
 export function stateKey(record: StateRecord): string {
   switch (record.kind) {
@@ -397,6 +427,7 @@ export function stateKey(record: StateRecord): string {
     case 'link-acls':
     case 'share-groups':
     case 'handovers':
+    case 'source-seen':
       return `${record.kind}/${record.link}`;
     case 'log-removal':
       return `log-removal/${record.topicId}`;

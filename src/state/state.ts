@@ -9,6 +9,7 @@ import type {
   NodePortsRecord,
   ReceiptRecord,
   ShareGroupsRecord,
+  SourceSeenRecord,
   StateRecord,
   StorageRecord,
   TopicGrantsRecord,
@@ -50,6 +51,8 @@ export interface StateView {
   readonly shareGroups: ReadonlyMap<string, ShareGroupsRecord>;
   /** By link. */
   readonly handovers: ReadonlyMap<string, HandoversRecord>;
+  /** By link. */
+  readonly sourcesSeen: ReadonlyMap<string, SourceSeenRecord>;
   /** By topic id. */
   readonly logRemovals: ReadonlyMap<string, LogRemovalRecord>;
   /** All of them but the lease, which is of no use to anybody later: what an export holds. */

@@ -10,6 +10,7 @@ import type {
   NodePortsRecord,
   ReceiptRecord,
   ShareGroupsRecord,
+  SourceSeenRecord,
   StateRecord,
   StorageRecord,
   TopicGrantsRecord,
@@ -26,6 +27,7 @@ export class RecordView implements StateView {
   readonly #topicGrants = new Map<string, TopicGrantsRecord>();
   readonly #shareGroups = new Map<string, ShareGroupsRecord>();
   readonly #handovers = new Map<string, HandoversRecord>();
+  readonly #sourcesSeen = new Map<string, SourceSeenRecord>();
   readonly #logRemovals = new Map<string, LogRemovalRecord>();
   #nodePorts: NodePortsRecord | undefined;
   #storage: StorageRecord | undefined;
@@ -59,6 +61,10 @@ export class RecordView implements StateView {
     return this.#handovers;
   }
 
+  get sourcesSeen(): ReadonlyMap<string, SourceSeenRecord> {
+    return this.#sourcesSeen;
+  }
+
   get logRemovals(): ReadonlyMap<string, LogRemovalRecord> {
     return this.#logRemovals;
   }
@@ -90,6 +96,7 @@ export class RecordView implements StateView {
       ...this.#topicGrants.values(),
       ...this.#shareGroups.values(),
       ...this.#handovers.values(),
+      ...this.#sourcesSeen.values(),
       ...this.#logRemovals.values(),
     ];
     if (this.#nodePorts) records.push(this.#nodePorts);
@@ -125,6 +132,9 @@ export class RecordView implements StateView {
       case 'handovers':
         this.#handovers.set(record.link, record);
         break;
+      case 'source-seen':
+        this.#sourcesSeen.set(record.link, record);
+        break;
       case 'log-removal':
         this.#logRemovals.set(record.topicId, record);
         break;
@@ -151,6 +161,7 @@ export class RecordView implements StateView {
     else if (key.startsWith('topic-grants/')) this.#topicGrants.delete(name);
     else if (key.startsWith('share-groups/')) this.#shareGroups.delete(name);
     else if (key.startsWith('handovers/')) this.#handovers.delete(name);
+    else if (key.startsWith('source-seen/')) this.#sourcesSeen.delete(name);
     else if (key.startsWith('log-removal/')) this.#logRemovals.delete(name);
   }
 

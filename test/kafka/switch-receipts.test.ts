@@ -21,7 +21,7 @@ before(async () => {
     startKafkaCluster({ name: 'source' }),
     startKafkaCluster({ name: 'destination' }),
   ]);
-  const limits = { switchedWatchMs: 200, shellWatchMs: 500 };
+  const limits = { switchedWatchMs: 200, shellWatchMs: 500, sourceUnavailableMs: 3_000 };
   world = await new LinkWorld({ source, destination, limits }).open();
   await world.createLink('dr', { 'promote.quiet.ms': '500' });
 });
@@ -289,4 +289,36 @@ describe('failover', () => {
     assert.equal((await tail(topic)).length, 3);
     assert.ok(world.events.since(0).some(({ event }) => event === 'receipt_completed'));
   });
+});
+
+test('R15: a restart while the source was dead forgot what was known of it', async () => {
+  const topic = uniqueName('dead');
+  await createTopic(world.source, topic);
+  await produce(world.source, { topic }, ['a', 'b']);
+  await world.createMirror('dr', topic);
+  await world.caughtUp(topic, [2n]);
+  source.pause();
+  try {
+    const link = () => world.service.describeLink('dr');
+    await world.inState(topic, 'SOURCE_UNAVAILABLE');
+    await until('what was heard is on record', () => {
+      const seen = world.state.view.sourcesSeen.get('dr');
+      return seen?.contactTimeMs === link().lastContactTimeMs;
+    });
+    const before = link();
+    await world.restart();
+    const after = link();
+    assert.equal(after.lastContactTimeMs, before.lastContactTimeMs);
+    assert.deepEqual([after.isContactRecorded, after.isAnswering], [true, false]);
+    assert.ok((after.rpoSeconds ?? -1) >= (before.rpoSeconds ?? Infinity), `${after.rpoSeconds}`);
+    assert.equal(after.isRpoAtMost, true);
+    const failover = { command: 'failover', link: null, topics: [topic], actor: 'test' } as const;
+    const { receipt } = await world.service.command({ ...failover, validateOnly: true });
+    const line = receipt?.topics[0]?.partitions[0];
+    assert.deepEqual([line?.sourceEnd, line?.lostRecords], [2n, 0n]);
+    assert.ok((line?.lastContactTimeMs ?? -1) > 0 && (line?.lostSeconds ?? -1) > 0);
+  } finally {
+    source.resume();
+  }
+  await until('an answer', () => !world.service.describeLink('dr').isContactRecorded);
 });

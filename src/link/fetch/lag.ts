@@ -1,8 +1,8 @@
 // How far a mirror partition is behind its source: records, bytes, seconds, STALLED, and when it
-// last had all that the source had reported. Pure arithmetic over observations; the caller brings
-// the clock. Bytes are an estimate: nobody tells the size of what was not read. Invariant: what
-// was not seen lately is UNKNOWN (null), never 0, and lag without progress is STALLED, never
-// healthy.
+// last had all that the source had reported. Pure arithmetic over observations, and over what was
+// written down of those before a restart; the caller brings the clock. Bytes are an estimate:
+// nobody tells the size of what was not read. Invariant: what was not seen lately is UNKNOWN
+// (null), never 0, and lag without progress is STALLED, never healthy.
 
 interface SeenEnd {
   readonly offset: bigint;
@@ -27,9 +27,32 @@ export interface Lag {
   readonly seconds: number | null;
   /** Monotonic ms of the last moment at which we had all that was reported; null when never. */
   readonly completeAtMs: number | null;
+  /** It was at `completeAtMs` or later: what is known of it was written down before a restart. */
+  readonly isCompleteRecorded: boolean;
 }
 
+/** What was seen of a partition, in a form that a restart leaves as it is. -1: never. */
+export interface SeenPartition {
+  readonly sourceEnd: bigint;
+  /** Unix ms. */
+  readonly contactTimeMs: number;
+  /** Unix ms. */
+  readonly completeTimeMs: number;
+}
+
+interface Now {
+  /** Monotonic. */
+  readonly nowMs: number;
+  readonly unixMs: number;
+}
+
+const noRecord = { seen: { sourceEnd: -1n, contactTimeMs: -1, completeTimeMs: -1 }, unixMs: 0 };
+
 export class LagTracker {
+  /** By whoever was here before a restart. */
+  readonly #recorded: SeenPartition;
+  /** Monotonic ms of the two times of it. */
+  readonly #recordedAtMs: { readonly contact: number; readonly complete: number };
   #sourceEnd = -1n;
   #sampledAtMs = Number.NEGATIVE_INFINITY;
   #contactUnixMs = -1;
@@ -40,18 +63,45 @@ export class LagTracker {
   #missing: SeenEnd[] = [];
   #appended = { bytes: 0, offsets: 0 };
 
-  constructor(mirrorEnd: bigint, nowMs: number) {
+  /** `recorded`: what was seen before a restart, and what time it is now. */
+  constructor(
+    mirrorEnd: bigint,
+    nowMs: number,
+    recorded: { readonly seen: SeenPartition; readonly unixMs: number } = noRecord,
+  ) {
+    const { seen, unixMs } = recorded;
+    // Of a clock that was set back meanwhile it is not from the future.
+    const monotonicOf = (timeMs: number): number => nowMs - Math.max(0, unixMs - timeMs);
     this.#mirrorEnd = mirrorEnd;
     this.#progressAtMs = nowMs;
+    this.#recorded = seen;
+    this.#recordedAtMs = {
+      contact: monotonicOf(seen.contactTimeMs),
+      complete: monotonicOf(seen.completeTimeMs),
+    };
+    if (seen.sourceEnd > mirrorEnd) {
+      this.#missing = [{ offset: seen.sourceEnd, atMs: this.#recordedAtMs.contact }];
+    }
   }
 
+  /** As it was reported last, before a restart too; -1 when never. */
   get sourceEnd(): bigint {
-    return this.#sourceEnd;
+    return this.#sourceEnd >= 0n ? this.#sourceEnd : this.#recorded.sourceEnd;
   }
 
-  /** Unix ms of the last answer for this partition, or -1. */
+  /** Unix ms of the last answer for this partition, before a restart too; -1 when never. */
   get contactUnixMs(): number {
-    return this.#contactUnixMs;
+    return Math.max(this.#contactUnixMs, this.#recorded.contactTimeMs);
+  }
+
+  /** For a record. */
+  seen({ nowMs, unixMs }: Now): SeenPartition {
+    const { completeAtMs } = this.#completeness();
+    return {
+      sourceEnd: this.sourceEnd,
+      contactTimeMs: this.contactUnixMs,
+      completeTimeMs: completeAtMs === null ? -1 : Math.round(unixMs - (nowMs - completeAtMs)),
+    };
   }
 
   /** Monotonic ms when the source's end was first seen as it is; null before the first answer. */
@@ -59,7 +109,10 @@ export class LagTracker {
     return this.#changedAtMs;
   }
 
-  /** Monotonic ms of the last moment at which we had all that was reported; null when never. */
+  /**
+   * Monotonic ms of the last moment at which we had all that was reported to this process; null
+   * when never.
+   */
   get completeAtMs(): number | null {
     return this.#completeAtMs;
   }
@@ -69,7 +122,7 @@ export class LagTracker {
   }
 
   /** The source answered for this partition and its end is `sourceEnd` (null: unchanged). */
-  observeSource(sourceEnd: bigint | null, at: { nowMs: number; unixMs: number }): void {
+  observeSource(sourceEnd: bigint | null, at: Now): void {
     const wasComplete = this.#sourceEnd <= this.#mirrorEnd;
     if (sourceEnd !== null && sourceEnd !== this.#sourceEnd) {
       this.#sourceEnd = sourceEnd;
@@ -121,21 +174,35 @@ export class LagTracker {
 
   lag(nowMs: number, ageMaxMs: number): Lag {
     const isKnown = nowMs - this.#sampledAtMs <= ageMaxMs;
-    const behind = this.#sourceEnd - this.#mirrorEnd;
+    const behind = this.sourceEnd - this.#mirrorEnd;
     const records = behind > 0n ? behind : 0n;
     const oldest = this.#missing[0];
     const ageSeconds = oldest === undefined ? 0 : Math.max(0, nowMs - oldest.atMs) / 1000;
     return {
-      sourceEnd: this.#sourceEnd,
+      sourceEnd: this.sourceEnd,
       records: isKnown ? records : null,
       seconds: isKnown ? ageSeconds : null,
-      completeAtMs: this.#completeAtMs,
+      ...this.#completeness(),
     };
   }
 
   /** There is lag, and nothing of it was made up for so long. */
   isStalled(nowMs: number, ageMaxMs: number): boolean {
-    return nowMs - this.#progressAtMs >= ageMaxMs && this.#sourceEnd > this.#mirrorEnd;
+    return nowMs - this.#progressAtMs >= ageMaxMs && this.sourceEnd > this.#mirrorEnd;
+  }
+
+  #completeness(): Pick<Lag, 'completeAtMs' | 'isCompleteRecorded'> {
+    if (this.#completeAtMs !== null) {
+      return { completeAtMs: this.#completeAtMs, isCompleteRecorded: false };
+    }
+    const { sourceEnd, completeTimeMs } = this.#recorded;
+    const { contact, complete } = this.#recordedAtMs;
+    // What was missing when it was written down may have come before the restart.
+    if (sourceEnd >= 0n && sourceEnd <= this.#mirrorEnd) {
+      return { completeAtMs: contact, isCompleteRecorded: true };
+    }
+    if (completeTimeMs < 0) return { completeAtMs: null, isCompleteRecorded: false };
+    return { completeAtMs: complete, isCompleteRecorded: true };
   }
 
   #remember(offset: bigint, atMs: number): void {

@@ -13,7 +13,7 @@ import { ByteThrottle } from './byte-throttle.ts';
 import { CompactCopies } from './compact-copies.ts';
 import { watchDamage } from './damage-repair.ts';
 import { BrokerFetcher, type FetcherSettings } from './fetcher.ts';
-import { LagTracker } from './lag.ts';
+import { LagTracker, type SeenPartition } from './lag.ts';
 import { LinkBounds } from './link-bounds.ts';
 import { PartitionFeed } from './partition-feed.ts';
 import { RangeReaders } from './range-readers.ts';
@@ -72,6 +72,16 @@ export class LinkFeeds {
 
   lag(topic: string, partition: number): LagTracker | undefined {
     return this.#lags.get(topic)?.[partition];
+  }
+
+  /** What was seen of a topic before a restart, by partition; to be told before it is started. */
+  recall({ name, partitions }: MirrorTopic, seen: readonly SeenPartition[]): void {
+    const at = { nowMs: this.#clock.monotonicMs(), unixMs: this.#clock.unixMs() };
+    const lags = seen.slice(0, partitions.length).map((one, partition) => {
+      const mirrorEnd = partitions[partition]?.log?.visibleEnd ?? -1n;
+      return new LagTracker(mirrorEnd, at.nowMs, { seen: one, unixMs: at.unixMs });
+    });
+    this.#lags.set(name, lags);
   }
 
   isHeld(topic: string): boolean {

@@ -217,8 +217,11 @@ test('links are shown whole; R17: without the values of secrets', async () => {
     createdTimeMs: 1,
     topicNames: [],
     lastContactTimeMs: 5000,
+    isContactRecorded: false,
     isAnswering: true,
     rpoSeconds: 0.25,
+    isRpoAtMost: false,
+    rpoUnknownTopics: [],
     tasks: [{ name: 'ConsumerOffsetSync', state: 'ACTIVE', errors: [], lastSuccessTimeMs: 5000 }],
   });
   assert.deepEqual((await get('/causeway/v1/links')).body, { links: [body] });

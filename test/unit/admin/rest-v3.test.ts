@@ -128,7 +128,10 @@ test('a link shows every field of the schema; tasks only when asked for', async 
       { state_category: 'IN_ERROR', count: 1 },
     ],
     last_contact_time_ms: 5000,
+    last_contact_is_recorded: false,
     rpo_seconds: 0.25,
+    rpo_is_at_most: false,
+    rpo_unknown_topics: [],
   });
   const withTasks = await call('GET', `${root}/links/dr?include_tasks=true`);
   const { tasks } = withTasks.body as { tasks: unknown };

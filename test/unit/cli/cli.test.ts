@@ -14,6 +14,7 @@ import {
   fakeServices,
   linkStatus,
   mirrorStatus,
+  partitionStatus,
 } from '../admin/fake-services.ts';
 import { assertOneLine, type IoOptions, type Outcome, runCli } from './cli-runs.ts';
 
@@ -121,6 +122,26 @@ test('links are listed, described, configured and deleted', async () => {
   assertOneLine(await causeway(['link', 'delete', 'dr']), 1, /still has mirrors/);
   assert.equal((await causeway(['link', 'delete', 'dr', '--force'])).code, 0);
   assertOneLine(await causeway(['link', 'describe', 'dr']), 1, /'dr' does not exist/);
+});
+
+test('what was known before a restart is shown as such, and what is not known by name', async () => {
+  const recorded = { isContactRecorded: true, isRpoAtMost: true, rpoUnknownTopics: ['fresh'] };
+  services.links.links.set('dr', linkStatus('dr', { ...recorded, rpoSeconds: 60 }));
+  const list = (await causeway(['link', 'list'])).out;
+  assert.match(
+    list,
+    /1970-01-01T00:00:05\.000Z or later \(before a restart\) +at most 60\.0 s \(not /,
+  );
+  const { out } = await causeway(['link', 'describe', 'dr']);
+  assert.match(out, /RPO: +at most 60\.0 s \(not known of 1\)\nRPO not known of: +fresh\n/);
+  const partitions = [
+    partitionStatus({ lagRecords: null, lagRecordsMin: 7n }),
+    partitionStatus({ partition: 1, lagRecords: 2n }),
+  ];
+  services.links.mirrors.set('orders', mirrorStatus('orders', { partitions }));
+  assert.match((await causeway(['mirror', 'list'])).out, / 2 +unknown, at least 7 /);
+  const described = (await causeway(['mirror', 'describe', 'orders'])).out;
+  assert.match(described, /\n0 .* 100 +unknown, at least 7 .*1970-01-01T00:00:05\.000Z\n/);
 });
 
 test('mirrors are created, listed, described and deleted', async () => {
@@ -282,10 +303,12 @@ test('status says what is wrong; with --check it exits 3', async () => {
   assert.match(healthy, /Healthy: +yes/);
   assert.match(healthy, /BYPASS: group legacy reads orders past us, from 10\.0\.0\.7/);
   assert.equal((await causeway(['status', '--check'])).code, 0);
-  services.links.links.set('dr', linkStatus('dr', { linkState: 'UNAVAILABLE' }));
+  const recorded = { isContactRecorded: true, isRpoAtMost: true } as const;
+  services.links.links.set('dr', linkStatus('dr', { linkState: 'UNAVAILABLE', ...recorded }));
   const plain = await causeway(['status']);
   assert.equal(plain.code, 0);
   assert.match(plain.out, /dr: link is UNAVAILABLE/);
+  assert.match(plain.out, /last contact 1970-01-01T00:00:05\.000Z or later, RPO at most 0\.3 s/);
   assertOneLine(await causeway(['status', '--check']), 3, /dr: link is UNAVAILABLE/);
 });
 

@@ -28,6 +28,7 @@ import {
   type LogRemovalRecord,
   type ReceiptRecord,
   type ShareGroupsRecord,
+  type SourceSeenRecord,
   stateKey,
   type TopicGrantsRecord,
   type TopicRecord,
@@ -64,6 +65,7 @@ export class FakeState implements State {
   readonly topicGrants = new Map<string, TopicGrantsRecord>();
   readonly shareGroups = new Map<string, ShareGroupsRecord>();
   readonly handovers = new Map<string, HandoversRecord>();
+  readonly sourcesSeen = new Map<string, SourceSeenRecord>();
   readonly logRemovals = new Map<string, LogRemovalRecord>();
   readonly commits: (readonly StateChange[])[] = [];
   /** Of the next commits, in order; afterwards all are done. */
@@ -88,8 +90,9 @@ export class FakeState implements State {
 
   get view() {
     const { links, topics, receipts, linkAcls, topicGrants, shareGroups, handovers } = this;
-    const byLink = { linkAcls, shareGroups, handovers, logRemovals: this.logRemovals };
-    const kinds = { links, topics, receipts, topicGrants, ...byLink };
+    const { logRemovals, sourcesSeen } = this;
+    const byLink = { linkAcls, shareGroups, handovers, sourcesSeen };
+    const kinds = { links, topics, receipts, topicGrants, ...byLink, logRemovals };
     const records = () => Object.values(kinds).flatMap((kind) => [...kind.values()]);
     return { ...kinds, nodePorts: undefined, storage: undefined, records };
   }
@@ -135,6 +138,7 @@ export class FakeState implements State {
         if (put.kind === 'topic-grants') this.topicGrants.set(put.topic, put);
         if (put.kind === 'share-groups') this.shareGroups.set(put.link, put);
         if (put.kind === 'handovers') this.handovers.set(put.link, put);
+        if (put.kind === 'source-seen') this.sourcesSeen.set(put.link, put);
         if (put.kind === 'log-removal') this.logRemovals.set(put.topicId, put);
         return stateKey(put);
       }
@@ -142,6 +146,7 @@ export class FakeState implements State {
       if (kind === 'topic') this.topics.delete(name);
       if (kind === 'link') this.links.delete(name);
       if (kind === 'topic-grants') this.topicGrants.delete(name);
+      if (kind === 'source-seen') this.sourcesSeen.delete(name);
       if (kind === 'log-removal') this.logRemovals.delete(name);
       return change.delete;
     });

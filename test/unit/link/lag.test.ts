@@ -17,6 +17,7 @@ test('before any sample everything is unknown', () => {
     records: null,
     seconds: null,
     completeAtMs: null,
+    isCompleteRecorded: false,
   });
 });
 
@@ -100,4 +101,35 @@ test('what was appended long ago weighs less and less in the estimate of bytes',
   for (let appended = 0; appended < 64; appended++) tracker.observeAppended(8 << 20, 8_192);
   const now = Number(tracker.bytesOf(1_000n, null));
   assert.ok(Math.abs(now - 1_024_000) < 1_000, `${now} bytes for 1000 records of 1 KiB`);
+});
+
+test('what a process before this one saw holds until this one sees more', () => {
+  const seen = { sourceEnd: 100n, contactTimeMs: 960_000, completeTimeMs: 950_000 };
+  const tracker = new LagTracker(90n, 1_000, { seen, unixMs: 1_000_000 });
+  const recalled = tracker.lag(1_000, ageMaxMs);
+  assert.deepEqual([recalled.sourceEnd, recalled.records, recalled.seconds], [100n, null, null]);
+  assert.deepEqual([recalled.completeAtMs, recalled.isCompleteRecorded], [-49_000, true]);
+  assert.deepEqual(tracker.seen({ nowMs: 2_000, unixMs: 1_001_000 }), seen, 'to be recorded again');
+  assert.equal(tracker.completeAtMs, null, 'not by this process');
+  tracker.observeSource(110n, { nowMs: 3_000, unixMs: 1_002_000 });
+  const { records, seconds } = tracker.lag(3_000, ageMaxMs);
+  assert.deepEqual(
+    [records, seconds],
+    [20n, 42],
+    'known to be missing for longer than this process',
+  );
+  tracker.observeMirror(110n, 4_000);
+  assert.deepEqual(
+    [tracker.lag(4_000, ageMaxMs).completeAtMs, tracker.lag(4_000, ageMaxMs).isCompleteRecorded],
+    [3_000, false],
+  );
+});
+
+test('what was missing when it was recorded may have come before the restart', () => {
+  const seen = { sourceEnd: 100n, contactTimeMs: 960_000, completeTimeMs: -1 };
+  const at = { seen, unixMs: 1_000_000 };
+  assert.equal(new LagTracker(99n, 0, at).lag(0, ageMaxMs).completeAtMs, null);
+  assert.equal(new LagTracker(100n, 0, at).lag(0, ageMaxMs).completeAtMs, -40_000);
+  const setBack = new LagTracker(100n, 0, { seen, unixMs: 900_000 });
+  assert.equal(setBack.lag(0, ageMaxMs).completeAtMs, 0, 'of a clock that was set back');
 });

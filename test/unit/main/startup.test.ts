@@ -54,6 +54,7 @@ function stateWith(storage: StorageRecord | undefined): RecordedState {
     linkAcls: new Map(),
     topicGrants: new Map(),
     shareGroups: new Map(),
+    sourcesSeen: new Map(),
     handovers: new Map(),
     logRemovals: new Map(),
     nodePorts: undefined,

@@ -46,12 +46,14 @@ async function samples(metrics: MetricsEndpoint): Promise<string[]> {
 
 function filledLinks(): FakeLinks {
   const links = new FakeLinks();
-  links.links.set('dr', linkStatus('dr'));
+  const recorded = { isContactRecorded: true, isRpoAtMost: true, rpoUnknownTopics: ['fresh'] };
+  links.links.set('dr', linkStatus('dr', recorded));
   const partitions = [
     partitionStatus(),
     partitionStatus({
       partition: 1,
       lagRecords: null,
+      lagRecordsMin: 7n,
       lagBytes: null,
       lagSeconds: null,
       isStalled: true,
@@ -70,11 +72,15 @@ test('links, mirrors, storage and gateway are shown under their names', async ()
     'causeway_link_up{link="dr"} 1',
     'causeway_link_last_contact_timestamp_seconds{link="dr"} 5',
     'causeway_link_rpo_seconds{link="dr"} 0.25',
+    'causeway_link_contact_recorded{link="dr"} 1',
+    'causeway_link_rpo_at_most{link="dr"} 1',
+    'causeway_link_rpo_unknown_mirrors{link="dr"} 1',
     'causeway_task_last_success_timestamp_seconds{link="dr",task="ConsumerOffsetSync"} 5',
     'causeway_groups_held{link="dr",reason="clamped"} 1',
     'causeway_mirror_state{link="dr",topic="orders",state="ACTIVE"} 1',
     'causeway_mirror_lag_records{link="dr",topic="orders",partition="0"} 10',
     'causeway_mirror_lag_records{link="dr",topic="orders",partition="1"} Nan',
+    'causeway_mirror_lag_records_min{link="dr",topic="orders",partition="1"} 7',
     'causeway_mirror_lag_bytes{link="dr",topic="orders",partition="0"} 640',
     'causeway_mirror_lag_bytes{link="dr",topic="orders",partition="1"} Nan',
     'causeway_mirror_lag_seconds{link="dr",topic="orders",partition="0"} 1.5',

@@ -1,0 +1,216 @@
+// What is known of a source that is dead when the proxy starts again: last contact, what is
+// missing at least, and how much may be lost, paused and failed mirrors included.
+//
+// Owns: a link over mirror logs on disk whose source never answers; what it is said to have
+// reported is the test's. Invariant: time passes only when the test says so.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
+import { LinkRuntime } from '../../../src/link/link.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import { SourceSeen } from '../../../src/link/source-seen.ts';
+import { linkStatus, partitionStatuses } from '../../../src/link/status.ts';
+import type { LinkRecord, MirrorState, TopicRecord } from '../../../src/state/records.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror } from '../../../src/timeline/timeline.ts';
+import { FakeCluster, FakeState, openTestStorage, sourceId, testContext } from './fakes.ts';
+
+const names = ['live', 'paused', 'failed', 'fresh'] as const;
+type Name = (typeof names)[number];
+
+const link: LinkRecord = {
+  ...{ kind: 'link', name: 'dr', linkId: sourceId, sourceClusterId: 'source' },
+  ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
+};
+
+function mirror(name: Name, state: MirrorState): TopicRecord {
+  const topicId = `AAAAAAAAAAAAAAAAAAAAA${'ABCD'[names.indexOf(name)]}`;
+  return {
+    ...{ kind: 'topic', name, topicId, link: 'dr', sourceTopic: name, sourceTopicId: sourceId },
+    ...{ state, stateTimeMs: 1, error: null, stoppedBy: null },
+    partitions: [newMirror(virtualOffset(0n))],
+  };
+}
+
+/** Runs the link as a process does; `restart` ends it and begins the next one. */
+async function scene(t: TestContext) {
+  const state = new FakeState();
+  const { storage, reopen } = await openTestStorage(t);
+  state.links.set('dr', link);
+  for (const name of names) {
+    const record = mirror(name, 'ACTIVE');
+    state.topics.set(name, record);
+    await storage.create({ topicId: record.topicId ?? '', partition: 0 }, 0n);
+  }
+  // Of one process; the monotonic clock begins anew with each.
+  const now = { ms: 1_000_000_000, startedMs: 1_000_000_000 };
+  const clock = { monotonicMs: () => now.ms - now.startedMs, unixMs: () => now.ms };
+  const begin = async (own = storage) => {
+    const cluster = new FakeCluster();
+    const parts = { state, storage: own, destination: cluster, source: cluster };
+    const connectSource = async () => {
+      throw new ClusterError('UNREACHABLE', 'the data centre is gone', { maybeSent: false });
+    };
+    const context = { ...testContext(parts), clock, connectSource };
+    const { events } = context;
+    const topics = new MirrorTopics(context);
+    await topics.start();
+    const changes = new TopicChanges({ state, events, clock, touch: () => undefined });
+    const runtime = new LinkRuntime({ context, topics, changes, record: link });
+    const ownTopics = (wanted: readonly Name[]) =>
+      wanted.map((name) => topics.byName(name) ?? assert.fail(name));
+    const seen = new SourceSeen({
+      context,
+      changes,
+      link: runtime,
+      topics: () => ownTopics(names),
+    });
+    const close = async () => {
+      await runtime.close();
+      topics.close();
+    };
+    return {
+      runtime,
+      seen,
+      close,
+      of: (...wanted: readonly Name[]) =>
+        linkStatus(runtime, ownTopics(wanted.length === 0 ? names : wanted), {
+          context,
+          tasks: [],
+        }),
+      partition: (name: Name) => {
+        const [topic] = ownTopics([name]);
+        return partitionStatuses(topic ?? assert.fail(), runtime, context)[0] ?? assert.fail();
+      },
+      hears: (name: Name, sourceEnd: bigint) => {
+        runtime.contacted();
+        runtime.feeds
+          .lag(name, 0)
+          ?.observeSource(sourceEnd, { nowMs: clock.monotonicMs(), unixMs: now.ms });
+      },
+    };
+  };
+  const first = await begin();
+  for (const name of names) first.runtime.sync(name);
+  let current = first;
+  t.after(() => current.close());
+  return {
+    ...{ state, now, first },
+    put: (name: Name, to: MirrorState) => state.apply([{ put: mirror(name, to) }]),
+    restart: async () => {
+      await current.close();
+      now.startedMs = now.ms;
+      current = await begin(await reopen());
+      current.runtime.start();
+      return current;
+    },
+  };
+}
+
+const minuteMs = 60_000;
+
+test('R15: RPO and last contact were unknown after a restart while the source was dead', async (t) => {
+  const { state, now, first, put, restart } = await scene(t);
+  for (const name of ['live', 'paused', 'failed'] as const) first.hears(name, 0n);
+  first.hears('fresh', 3n);
+  put('paused', 'PAUSED');
+  now.ms += minuteMs;
+  first.hears('live', 0n);
+  put('failed', 'FAILED');
+  now.ms += minuteMs;
+  first.hears('live', 7n);
+  const heardMs = now.ms;
+  await first.seen.keep();
+  now.ms += 5 * minuteMs;
+  const { runtime, of, partition } = await restart();
+  const status = of();
+  assert.equal(status.lastContactTimeMs, heardMs);
+  assert.equal(status.isContactRecorded, true);
+  assert.equal(status.isAnswering, false, 'what is on record is no answer');
+  assert.deepEqual([of('live').rpoSeconds, of('live').isRpoAtMost], [6 * 60, true]);
+  const { lagRecords, lagRecordsMin, sourceEnd, heardTimeMs } = partition('live');
+  assert.deepEqual([lagRecords, lagRecordsMin], [null, 7n], 'what is missing now is not known');
+  assert.deepEqual([sourceEnd, heardTimeMs], [7n, heardMs]);
+  // A receipt reads these.
+  const tracker = runtime.feeds.lag('paused', 0);
+  assert.deepEqual([tracker?.sourceEnd, tracker?.contactUnixMs], [0n, heardMs - 2 * minuteMs]);
+  assert.equal(state.commits.length, 1, 'nothing was heard that is not on record');
+});
+
+test('paused and failed mirrors dropped out of the RPO without a word', async (t) => {
+  const { now, first, put, restart } = await scene(t);
+  for (const name of ['live', 'paused', 'failed'] as const) first.hears(name, 0n);
+  first.hears('fresh', 3n);
+  now.ms += minuteMs;
+  first.hears('live', 0n);
+  assert.deepEqual([first.of().rpoSeconds, first.of().rpoUnknownTopics], [null, ['fresh']]);
+  for (const name of ['paused', 'failed', 'fresh'] as const) {
+    put(name, name === 'paused' ? 'PAUSED' : 'FAILED');
+  }
+  assert.deepEqual([first.of().rpoSeconds, first.of().isRpoAtMost], [60, false]);
+  assert.deepEqual(first.of().rpoUnknownTopics, ['fresh'], 'it will never be complete');
+  await first.seen.keep();
+  now.ms += minuteMs;
+  const after = await restart();
+  assert.deepEqual([after.of().rpoSeconds, after.of().isRpoAtMost], [120, true]);
+  assert.deepEqual(after.of().rpoUnknownTopics, ['fresh']);
+  after.hears('live', 0n);
+  assert.deepEqual([after.of('live').rpoSeconds, after.of('live').isRpoAtMost], [0, false]);
+  assert.equal(after.of().isContactRecorded, false);
+});
+
+test('what is heard is written down rarely, and once more when the source is lost', async (t) => {
+  const { state, now, first } = await scene(t);
+  const written = async () => {
+    await first.seen.keep();
+    return state.commits.length;
+  };
+  assert.equal(await written(), 0, 'nothing was heard');
+  first.hears('live', 0n);
+  assert.equal(await written(), 0, 'it may be heard of for long yet');
+  now.ms += minuteMs;
+  first.hears('live', 0n);
+  assert.equal(await written(), 1);
+  now.ms += minuteMs / 2;
+  first.hears('live', 1n);
+  assert.equal(await written(), 1);
+  const heardMs = now.ms;
+  now.ms += 11_000;
+  state.fates = ['UNAVAILABLE'];
+  await assert.rejects(first.seen.keep(), 'the destination is away for a moment');
+  assert.equal(state.sourcesSeen.get('dr')?.contactTimeMs, heardMs - minuteMs / 2);
+  now.ms += 5_000;
+  assert.equal(await written(), 3, 'it is lost, and this is the last that was heard');
+  assert.deepEqual(state.sourcesSeen.get('dr')?.topics, [
+    {
+      ...{ topic: 'live', logTopicId: mirror('live', 'ACTIVE').topicId, sourceEnds: [1n] },
+      ...{ contactTimesMs: [heardMs], completeTimesMs: [heardMs - minuteMs / 2] },
+    },
+  ]);
+  now.ms += 10 * minuteMs;
+  assert.equal(await written(), 3, 'nothing more was heard');
+  first.hears('live', 1n);
+  state.isOwner = false;
+  assert.equal(await written(), 3, 'it is not the owner');
+});
+
+test('what is on record of another link or an earlier topic of the name is not told', async (t) => {
+  const { state, now, first, restart } = await scene(t);
+  first.hears('live', 5n);
+  now.ms += minuteMs;
+  first.hears('live', 5n);
+  await first.seen.keep();
+  const record = state.sourcesSeen.get('dr') ?? assert.fail();
+  const [topic] = record.topics;
+  assert.ok(topic);
+  state.sourcesSeen.set('dr', { ...record, topics: [{ ...topic, logTopicId: sourceId }] });
+  const other = await restart();
+  assert.deepEqual([other.partition('live').sourceEnd, other.of().isContactRecorded], [-1n, true]);
+  state.sourcesSeen.set('dr', { ...record, linkId: 'AAAAAAAAAAAAAAAAAAAAAw' });
+  const another = await restart();
+  assert.deepEqual(
+    [another.partition('live').sourceEnd, another.of().lastContactTimeMs],
+    [-1n, -1],
+  );
+});
