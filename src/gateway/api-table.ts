@@ -30,7 +30,7 @@ const handled: readonly Row[] = [
     ApiKey.Fetch,
     4,
     18,
-    'mirrors served from the log; promoted topics shifted; endpoints rewritten',
+    'mirrors read here; promoted topics shifted; claimed replicas refused; endpoints rewritten',
   ],
   [ApiKey.ListOffsets, 1, 11, 'answered along the timeline'],
   [ApiKey.Metadata, 0, 13, 'addresses, link node, leaders and epochs of our topics'],

@@ -126,6 +126,18 @@ export function addEndpoints(
   );
 }
 
+/** As a broker answers a follower that lacks CLUSTER_ACTION. */
+export function refusedReplica(header: RequestHeader, request: FetchRequest): readonly Buffer[] {
+  const answers = new Map<string, PartitionData>();
+  for (const topic of request.topics) {
+    for (const { partition } of topic.partitions) {
+      const answer = refusal(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+      answers.set(partitionKey(topic, partition), answer);
+    }
+  }
+  return responseTo(header, fetchResponseCodec, sessionlessResponse(request, answers));
+}
+
 /** The client drops its session and asks again in full. */
 export function sessionNotFound(header: RequestHeader): readonly Buffer[] {
   return responseTo(

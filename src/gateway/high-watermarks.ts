@@ -61,12 +61,13 @@ export interface CopiedPartition {
 
 /**
  * Asks the broker behind the session for what nothing is known of yet. A broker that does not lead
- * the partition, or does not answer, leaves it unknown: S is told then.
+ * the partition, or does not answer, leaves it unknown: S is told then. Returns for how many
+ * milliseconds the client is throttled by that.
  */
 export async function learnHighWatermarks(
   session: SessionView,
   copied: readonly CopiedPartition[],
-): Promise<void> {
+): Promise<number> {
   const known = highWatermarks.get(session.services);
   const unknown = new Map<string, CopiedPartition>();
   const topics = new Map<string, number[]>();
@@ -76,7 +77,7 @@ export async function learnHighWatermarks(
     unknown.set(`${view.name}/${partition}`, one);
     topics.set(view.name, [...(topics.get(view.name) ?? []), partition]);
   }
-  if (unknown.size === 0) return;
+  if (unknown.size === 0) return 0;
   const request = createListOffsetsRequest({
     replicaId: -1,
     topics: [...topics].map(([name, partitions]) =>
@@ -100,7 +101,9 @@ export async function learnHighWatermarks(
         noteHighWatermark(session.services, topicId, partitionIndex, highWatermark);
       }
     }
+    return response.throttleTimeMs;
   } catch (error) {
     if (!(error instanceof ClusterError)) throw error;
+    return 0;
   }
 }

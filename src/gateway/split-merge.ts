@@ -178,11 +178,11 @@ export async function fetchMerged(
 ): Promise<readonly Buffer[]> {
   const { held } = session.services;
   const bytesMax = answerBytesMax(session.services, request);
-  const { answers, items, bytes } = await held.during(bytesMax, () =>
+  const { answers, items, bytes, ...local } = await held.during(bytesMax, () =>
     answerLocally(session, header, request, { split, bytesMax }),
   );
   const upstream = upstreamRequest(request, items);
-  let throttleTimeMs = 0;
+  let { throttleTimeMs } = local;
   let errorCode: number = ErrorCode.NONE;
   if (upstream.topics.length > 0) {
     // Sessionless, which also ends a session that the client may have had; and no wait once there
@@ -199,7 +199,7 @@ export async function fetchMerged(
       shiftedFetchApi(session, versionUpstream),
       upstream,
     );
-    throttleTimeMs = response.throttleTimeMs;
+    throttleTimeMs = Math.max(throttleTimeMs, response.throttleTimeMs);
     errorCode = response.errorCode;
     for (const topic of response.responses) {
       for (const data of topic.partitions)
@@ -241,6 +241,8 @@ interface LocalAnswers {
   /** As split, but copies that have nothing left are the broker's now. */
   readonly items: readonly Item[];
   readonly bytes: number;
+  /** By what was asked of the broker for them. */
+  readonly throttleTimeMs: number;
 }
 
 async function answerLocally(
@@ -255,7 +257,7 @@ async function answerLocally(
     part.kind !== 'upstream' && part.view !== undefined ? [part.view.name] : [],
   );
   const verdicts = await authorize(session, known, AclOperation.READ);
-  await learnHighWatermarks(session, readable(split, verdicts));
+  const throttleTimeMs = await learnHighWatermarks(session, readable(split, verdicts));
   let bytes = 0;
   for (const item of split.items) {
     const { topic, partition, part } = item;
@@ -277,7 +279,7 @@ async function answerLocally(
     }
   }
   await answerRefused(session, header, { split, verdicts, answers });
-  return { answers, items, bytes };
+  return { answers, items, bytes, throttleTimeMs };
 }
 
 /** The copies that the client may read, and is told a high watermark of. */

@@ -89,8 +89,8 @@ async function answerForMirrors(
   const verdicts = await authorize(session, names, AclOperation.ALTER_CONFIGS);
   const isForbidden = (resource: AlterConfigsResource): boolean =>
     verdicts.get(topicOf(resource) ?? '') === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
-  const configs = await currentConfigs(session, mirrors);
-  const responses: AlterConfigsResourceResponse[] = [];
+  const { configs, throttleTimeMs } = await currentConfigs(session, mirrors);
+  const response = createAlterConfigsResponse({ throttleTimeMs });
   const kept: AlterConfigsResource[] = [];
   for (const resource of request.resources) {
     const refusal =
@@ -100,24 +100,25 @@ async function answerForMirrors(
         ? null
         : changeRefusal(session, resource, configs.get(resource.resourceName)));
     if (refusal === null) kept.push(resource);
-    else responses.push(refused(resource, refusal));
+    else response.responses.push(refused(resource, refusal));
   }
-  let throttleTimeMs = 0;
   if (kept.length > 0) {
     const options = { versionMax: header.apiVersion };
     const changed = { ...request, resources: kept };
     const answer = await session.callUpstream(alterConfigsApi, changed, options);
-    responses.push(...answer.responses);
-    ({ throttleTimeMs } = answer);
+    response.responses.push(...answer.responses);
+    response.throttleTimeMs = Math.max(throttleTimeMs, answer.throttleTimeMs);
   }
-  const response = createAlterConfigsResponse({ throttleTimeMs, responses });
   return responseTo(header, alterConfigsResponseCodec, response);
 }
 
 async function currentConfigs(
   session: SessionView,
   mirrors: readonly AlterConfigsResource[],
-): Promise<ReadonlyMap<string, DescribeConfigsResult>> {
+): Promise<{
+  readonly configs: ReadonlyMap<string, DescribeConfigsResult>;
+  readonly throttleTimeMs: number;
+}> {
   const request = createDescribeConfigsRequest({
     resources: mirrors.map(({ resourceType, resourceName }) =>
       createDescribeConfigsResource({
@@ -127,8 +128,8 @@ async function currentConfigs(
       }),
     ),
   });
-  const { results } = await session.callUpstream(describeConfigsApi, request);
-  return new Map(results.map((result) => [result.resourceName, result]));
+  const { results, throttleTimeMs } = await session.callUpstream(describeConfigsApi, request);
+  return { configs: new Map(results.map((one) => [one.resourceName, one])), throttleTimeMs };
 }
 
 function changeRefusal(

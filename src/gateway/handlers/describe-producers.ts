@@ -56,6 +56,7 @@ async function answerProducers(
     name,
     partitions: partitionIndexes.map((partitionIndex): Asked => ({ partitionIndex })),
   }));
+  const response = createDescribeProducersResponse();
   const topics = await resolveAll<Asked, PartitionResponse>(asked, {
     indexOf: ({ partitionIndex }) => partitionIndex,
     resolve: async (topic, ask) => resolve(topic, ask, placeOf),
@@ -68,15 +69,15 @@ async function answerProducers(
           }),
         ),
       });
-      return (await session.callUpstream(describeProducersApi, upstream)).topics;
+      const answer = await session.callUpstream(describeProducersApi, upstream);
+      response.throttleTimeMs = answer.throttleTimeMs;
+      return answer.topics;
     },
     refuse,
   });
-  const response = createDescribeProducersResponse({
-    topics: topics.map(({ name, partitions }) =>
-      createTopicResponse({ name, partitions: [...partitions] }),
-    ),
-  });
+  response.topics = topics.map(({ name, partitions }) =>
+    createTopicResponse({ name, partitions: [...partitions] }),
+  );
   return responseTo(header, describeProducersResponseCodec, response);
 }
 

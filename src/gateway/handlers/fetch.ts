@@ -2,14 +2,16 @@
 // untouched, a promoted one passes shifted, and what lies in a copy is merged in. Owns the choice
 // among these and the stateless session scheme (splice-facts, "Fetch sessions"). Invariants: a
 // broker never hears of a mirror; a response that could hold a promoted partition never streams
-// past us unshifted, whichever connection its session began on (fetch-session-note.ts).
+// past us unshifted, whichever connection its session began on (fetch-session-note.ts). No replica
+// of the destination comes this way, so who claims to be one is nobody's replica, whatever rights
+// it has and where nobody checks them: it would move a real one's place in the ISR.
 import {
   decodeFetchRequest,
   encodeFetchRequest,
   type FetchRequest,
 } from '../../../protocol/generated/fetch-request.ts';
 import { encodeRequestFrame, Reader } from '../../../protocol/index.ts';
-import { sessionNotFound } from '../fetch-answers.ts';
+import { refusedReplica, sessionNotFound } from '../fetch-answers.ts';
 import { noteOf } from '../fetch-session-note.ts';
 import { rewriteFetchFrame, shiftPassing } from '../fetch-shift.ts';
 import type { Disposition, Handler, RequestContext } from '../handler.ts';
@@ -31,6 +33,10 @@ export const fetchHandler: Handler = (context) => {
     header.apiVersion,
   );
   const isIncremental = header.apiVersion >= sessionsFrom && request.sessionEpoch > 0;
+  if (Math.max(request.replicaId, request.replicaState.replicaId) >= 0) {
+    const response = isIncremental ? sessionNotFound(header) : refusedReplica(header, request);
+    return { kind: 'answer', response: Promise.resolve(response) };
+  }
   if (session.role.kind === 'link') {
     // We never gave a session id, so it is another node's.
     const response = isIncremental

@@ -55,6 +55,7 @@ async function answerEpochs(
 ): Promise<readonly Buffer[]> {
   const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
   const asked = request.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
+  const response = createOffsetForLeaderEpochResponse();
   const topics = await resolveAll(asked, {
     indexOf: ({ partition }: OffsetForLeaderPartition | EpochEndOffset) => partition,
     resolve: async (topic, ask) => resolve(session, topic, ask, placeOf),
@@ -66,16 +67,15 @@ async function answerEpochs(
         ),
       });
       const options = { versionMax: header.apiVersion };
-      const response = await session.callUpstream(offsetForLeaderEpochApi, upstream, options);
-      return response.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
+      const answer = await session.callUpstream(offsetForLeaderEpochApi, upstream, options);
+      response.throttleTimeMs = answer.throttleTimeMs;
+      return answer.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
     },
     refuse,
   });
-  const response = createOffsetForLeaderEpochResponse({
-    topics: topics.map(({ name, partitions }) =>
-      createOffsetForLeaderTopicResult({ topic: name, partitions: [...partitions] }),
-    ),
-  });
+  response.topics = topics.map(({ name, partitions }) =>
+    createOffsetForLeaderTopicResult({ topic: name, partitions: [...partitions] }),
+  );
   return responseTo(header, offsetForLeaderEpochResponseCodec, response);
 }
 

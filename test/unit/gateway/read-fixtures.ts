@@ -152,6 +152,8 @@ export class FakeBroker {
     [];
   /** Authorised operations by topic; absent: the topic does not exist. */
   readonly operations = new Map<string, number>([['orders', ALL]]);
+  /** For how long it throttles whoever asks, by API key; absent: as it is served. */
+  readonly throttles = new Map<number, number>();
   isGone = false;
 
   constructor() {
@@ -216,7 +218,11 @@ export class FakeBroker {
     const message = served.request.decode(reader, apiVersion);
     assert.equal(reader.remaining, 0);
     this.seen.push({ apiKey, version: apiVersion, message });
-    const response = served.answer(message, apiVersion);
+    const throttleTimeMs = this.throttles.get(apiKey);
+    const response = {
+      ...served.answer(message, apiVersion),
+      ...(throttleTimeMs === undefined ? {} : { throttleTimeMs }),
+    };
     const chunks = encodeResponseFrame({ apiKey, apiVersion, correlationId }, (writer) =>
       served.response.encode(writer, response, apiVersion),
     );
