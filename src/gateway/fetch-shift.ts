@@ -114,10 +114,7 @@ export function answerPlace(
       kind: 'shifted',
       shift: new PartitionShift(extent, {
         startOf: (nativeStart) => promotedStart(services, shell, place, nativeStart),
-        onHighWatermark: (highWatermark) => {
-          if (shell.topicId === null) return;
-          noteHighWatermark(services, shell.topicId, index, highWatermark);
-        },
+        onHighWatermark: (highWatermark) => noteHighWatermark(services, shell, highWatermark),
       }),
     };
   }

@@ -1,109 +1,76 @@
-// High watermarks of promoted partitions as clients were last told them, for answers out of their
-// copies. Owns what is known since the start, and asks once for what is not: a restart must not
-// make a high watermark go back (R8). Refuses to know fetch requests. Invariant: what is told only
-// rises, and never lies below S.
-import {
-  createListOffsetsPartition,
-  createListOffsetsRequest,
-  createListOffsetsTopic,
-  listOffsetsRequestCodec,
-} from '../../protocol/generated/list-offsets-request.ts';
-import { listOffsetsResponseCodec } from '../../protocol/generated/list-offsets-response.ts';
-import { ErrorCode } from '../../protocol/index.ts';
-import { ClusterError } from '../cluster/cluster.ts';
-import { nativeOffset } from '../timeline/offsets.ts';
-import { type NativeExtent, toVirtualBound } from '../timeline/timeline.ts';
-import type { GatewayServices, SessionView } from './handler.ts';
-import { apiOf } from './messages.ts';
-import type { TopicView } from './topic-directory.ts';
+// What brokers have said of the shells of promoted partitions, for answers out of their copies: the
+// high watermark that clients were last told, and the leader epoch that was last confirmed. Owns
+// what is known since the start; refuses to know who asks. Invariant: both only rise, and no high
+// watermark lies below S.
+import type { NativeExtent } from '../timeline/timeline.ts';
+import type { GatewayServices } from './handler.ts';
 
-const latestTimestamp = -1n;
-/** Later versions may wait for the answer. */
-const listOffsetsVersionMax = 9;
+export interface ShellPartition {
+  readonly topicId: string | null;
+  readonly partition: number;
+}
 
-const listOffsetsApi = apiOf(listOffsetsRequestCodec, listOffsetsResponseCodec);
+interface Known {
+  /** Virtual, or -1. */
+  highWatermark: bigint;
+  /** Virtual, or -1. */
+  leaderEpoch: number;
+}
 
-/** Last virtual high watermarks of promoted partitions, for answers out of their copies. */
-const highWatermarks = new WeakMap<GatewayServices, Map<string, bigint>>();
+const all = new WeakMap<GatewayServices, Map<string, Known>>();
+
+function knownOf(
+  services: GatewayServices,
+  { topicId, partition }: ShellPartition,
+): Known | undefined {
+  return all.get(services)?.get(`${topicId}/${partition}`);
+}
+
+function knownFrom(services: GatewayServices, place: ShellPartition): Known {
+  const known = all.get(services) ?? new Map<string, Known>();
+  all.set(services, known);
+  const key = `${place.topicId}/${place.partition}`;
+  const found = known.get(key) ?? { highWatermark: -1n, leaderEpoch: -1 };
+  known.set(key, found);
+  return found;
+}
 
 export function noteHighWatermark(
   services: GatewayServices,
-  topicId: string,
-  partition: number,
+  place: ShellPartition,
   highWatermark: bigint,
 ): void {
-  if (highWatermark < 0n) return;
-  let known = highWatermarks.get(services);
-  if (known === undefined) {
-    known = new Map();
-    highWatermarks.set(services, known);
-  }
-  const key = `${topicId}/${partition}`;
-  if (highWatermark > (known.get(key) ?? -1n)) known.set(key, highWatermark);
+  if (place.topicId === null || highWatermark < 0n) return;
+  const known = knownFrom(services, place);
+  if (highWatermark > known.highWatermark) known.highWatermark = highWatermark;
+}
+
+export function hasHighWatermark(services: GatewayServices, place: ShellPartition): boolean {
+  return (knownOf(services, place)?.highWatermark ?? -1n) >= 0n;
 }
 
 /** Never below S (splice-facts, "Bytes"). */
 export function knownHighWatermark(
   services: GatewayServices,
-  topicId: string | null,
-  partition: number,
+  place: ShellPartition,
   extent: NativeExtent,
 ): bigint {
-  const known = highWatermarks.get(services)?.get(`${topicId}/${partition}`) ?? -1n;
+  const known = knownOf(services, place)?.highWatermark ?? -1n;
   return known > extent.start ? known : extent.start;
 }
 
-export interface CopiedPartition {
-  readonly view: TopicView;
-  readonly partition: number;
-  readonly native: NativeExtent;
+/** A leader epoch that the broker took as the partition's own. */
+export function noteEpoch(
+  services: GatewayServices,
+  place: ShellPartition,
+  leaderEpoch: number,
+): void {
+  if (place.topicId === null) return;
+  const known = knownFrom(services, place);
+  if (leaderEpoch > known.leaderEpoch) known.leaderEpoch = leaderEpoch;
 }
 
-/**
- * Asks the broker behind the session for what nothing is known of yet. A broker that does not lead
- * the partition, or does not answer, leaves it unknown: S is told then. Returns for how many
- * milliseconds the client is throttled by that.
- */
-export async function learnHighWatermarks(
-  session: SessionView,
-  copied: readonly CopiedPartition[],
-): Promise<number> {
-  const known = highWatermarks.get(session.services);
-  const unknown = new Map<string, CopiedPartition>();
-  const topics = new Map<string, number[]>();
-  for (const one of copied) {
-    const { view, partition } = one;
-    if (view.topicId === null || known?.has(`${view.topicId}/${partition}`)) continue;
-    unknown.set(`${view.name}/${partition}`, one);
-    topics.set(view.name, [...(topics.get(view.name) ?? []), partition]);
-  }
-  if (unknown.size === 0) return 0;
-  const request = createListOffsetsRequest({
-    replicaId: -1,
-    topics: [...topics].map(([name, partitions]) =>
-      createListOffsetsTopic({
-        name,
-        partitions: partitions.map((partitionIndex) =>
-          createListOffsetsPartition({ partitionIndex, timestamp: latestTimestamp }),
-        ),
-      }),
-    ),
-  });
-  try {
-    const options = { versionMax: listOffsetsVersionMax };
-    const response = await session.callUpstream(listOffsetsApi, request, options);
-    for (const { name, partitions } of response.topics) {
-      for (const { partitionIndex, errorCode, offset } of partitions) {
-        const asked = unknown.get(`${name}/${partitionIndex}`);
-        const topicId = asked?.view.topicId;
-        if (asked === undefined || topicId == null || errorCode !== ErrorCode.NONE) continue;
-        const highWatermark = toVirtualBound(asked.native, nativeOffset(offset));
-        noteHighWatermark(session.services, topicId, partitionIndex, highWatermark);
-      }
-    }
-    return response.throttleTimeMs;
-  } catch (error) {
-    if (!(error instanceof ClusterError)) throw error;
-    return 0;
-  }
+/** The highest of them, or -1: older ones are fenced. */
+export function confirmedEpoch(services: GatewayServices, place: ShellPartition): number {
+  return knownOf(services, place)?.leaderEpoch ?? -1;
 }

@@ -282,16 +282,27 @@ export function epochError(requested: number, current: number): number {
   return requested < current ? ErrorCode.FENCED_LEADER_EPOCH : ErrorCode.UNKNOWN_LEADER_EPOCH;
 }
 
+export interface Divergence {
+  readonly epoch: number;
+  readonly endOffset: bigint;
+}
+
 /** Where the client's log and ours part, if its last fetched epoch says that they do. */
-export function divergence(
-  log: MirrorLog,
-  partition: FetchPartition,
-): { epoch: number; endOffset: bigint } | undefined {
+function divergence(log: MirrorLog, partition: FetchPartition): Divergence | undefined {
   const { lastFetchedEpoch, fetchOffset } = partition;
-  if (lastFetchedEpoch < 0) return undefined;
-  // Appended but not yet visible: not a divergence, the client only has to wait.
+  // Out of range, which a broker says first; or appended and not yet visible: the client waits.
+  if (lastFetchedEpoch < 0 || fetchOffset < log.logStart) return undefined;
   if (fetchOffset > log.visibleEnd && fetchOffset <= log.end) return undefined;
   const { epoch, endOffset } = log.epochEnd(lastFetchedEpoch);
-  if (epoch < 0) return undefined;
-  return epoch < lastFetchedEpoch || endOffset < fetchOffset ? { epoch, endOffset } : undefined;
+  if (endOffset < 0n) return undefined;
+  // As a broker: an epoch before the first one "ends" where that begins.
+  return divergingAt(partition, { epoch: epoch < 0 ? lastFetchedEpoch : epoch, endOffset });
+}
+
+/** Whether a client can have gone on to where it is from the end of its last epoch. */
+export function divergingAt(
+  { lastFetchedEpoch, fetchOffset }: FetchPartition,
+  end: Divergence,
+): Divergence | undefined {
+  return end.epoch < lastFetchedEpoch || end.endOffset < fetchOffset ? end : undefined;
 }

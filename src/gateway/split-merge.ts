@@ -9,16 +9,15 @@ import {
   type FetchPartition,
   type FetchRequest,
   type FetchTopic,
-  fetchRequestCodec,
 } from '../../protocol/generated/fetch-request.ts';
 import {
+  createEpochEndOffset,
   createFetchResponse,
-  type FetchResponse,
   fetchResponseCodec,
   type PartitionData,
 } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
-import type { Api } from '../cluster/cluster.ts';
+import { epochEndInCopy } from '../timeline/merged-view.ts';
 import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import {
   currentLeaderEpochToNative,
@@ -45,17 +44,14 @@ import {
   refusal,
   setLeader,
 } from './fetch-answers.ts';
-import { partitionToNative, type Replaced, replacePartitions, shiftFrame } from './fetch-shift.ts';
-import type { SessionView } from './handler.ts';
-import {
-  type CopiedPartition,
-  knownHighWatermark,
-  learnHighWatermarks,
-} from './high-watermarks.ts';
+import { partitionToNative, type Replaced } from './fetch-shift.ts';
+import type { GatewayServices, SessionView } from './handler.ts';
+import { confirmedEpoch, knownHighWatermark } from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
-import { answerBytesMax, leadersOf } from './mirror-fetch.ts';
+import { answerBytesMax, type Divergence, divergingAt, leadersOf } from './mirror-fetch.ts';
+import { askShells, type CopyAsked, fetchShells } from './shell-fetch.ts';
 import { outlivedBy } from './shell-starts.ts';
-import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
+import type { PartitionView, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
   mirrorLeaderEpoch,
@@ -69,12 +65,13 @@ interface UpstreamPart {
   readonly extent: NativeExtent | null;
 }
 
+/** Answered out of what we hold: a read of the copy, or what the copy knows of its epochs. */
 interface CopyPart {
   readonly kind: 'copy';
   readonly view: TopicView;
   readonly place: PartitionView;
-  readonly mirror: MirrorExtent;
   readonly native: NativeExtent;
+  readonly from: MirrorExtent | { readonly where: 'diverging'; readonly end: Divergence };
 }
 
 interface RefusedPart {
@@ -104,19 +101,22 @@ export interface SplitFetch {
 
 const asItIs: Part = { kind: 'upstream', extent: null };
 
-export function splitFetch(directory: TopicDirectory, request: FetchRequest): SplitFetch {
+export function splitFetch(services: GatewayServices, request: FetchRequest): SplitFetch {
   const items: Item[] = [];
   let hasLocal = false;
   let hasShifted = false;
   for (const topic of request.topics) {
-    const standing = topicStanding(directory, { name: topic.topic, topicId: topic.topicId });
+    const standing = topicStanding(services.directory, {
+      name: topic.topic,
+      topicId: topic.topicId,
+    });
     for (const partition of topic.partitions) {
       let part = asItIs;
       if (standing.kind === 'unsettled') {
         const errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
         part = { kind: 'refused', errorCode, view: undefined, hasLeader: false };
       } else if (standing.kind === 'known') {
-        part = partOf(standing.view, partition);
+        part = partOf(services, standing.view, partition);
       }
       items.push({ topic, partition, part });
       if (part.kind !== 'upstream') hasLocal = true;
@@ -126,7 +126,7 @@ export function splitFetch(directory: TopicDirectory, request: FetchRequest): Sp
   return { items, hasLocal, hasShifted };
 }
 
-function partOf(view: TopicView, partition: FetchPartition): Part {
+function partOf(services: GatewayServices, view: TopicView, partition: FetchPartition): Part {
   const refused = (errorCode: number, { hasLeader }: { hasLeader: boolean }): RefusedPart => ({
     kind: 'refused',
     errorCode,
@@ -144,13 +144,37 @@ function partOf(view: TopicView, partition: FetchPartition): Part {
     return refused(ErrorCode.FENCED_LEADER_EPOCH, { hasLeader: true });
   }
   const extent = extentAt(place.timeline, virtualOffset(partition.fetchOffset));
-  if (extent === native) return { kind: 'upstream', extent: native };
-  if (extent?.where === 'mirror') return { kind: 'copy', view, place, mirror: extent, native };
+  const end = divergenceInCopy(place, native, partition);
+  if (extent === native && end === undefined) return { kind: 'upstream', extent: native };
+  const from = end === undefined ? extent : ({ where: 'diverging', end } as const);
+  if (from !== undefined && from.where !== 'native') {
+    const known = confirmedEpoch(services, { topicId: view.topicId, partition: place.partition });
+    const isFenced = leaderEpoch >= 0 && leaderEpoch < known;
+    if (isFenced) return refused(ErrorCode.FENCED_LEADER_EPOCH, { hasLeader: true });
+    return { kind: 'copy', view, place, native, from };
+  }
   // Below the first extent nothing ever was. An earlier native extent (after a fail-back) would be
   // the shell's: this version makes none and reads none.
   const isBelow = extent === undefined;
   const errorCode = isBelow ? ErrorCode.OFFSET_OUT_OF_RANGE : ErrorCode.KAFKA_STORAGE_ERROR;
   return refused(errorCode, { hasLeader: false });
+}
+
+/**
+ * Where a client's log leaves ours, when its last epoch is one of before the promotion: of those
+ * the shell's broker knows nothing. A copy that is not whole says nothing of where its epochs end.
+ */
+function divergenceInCopy(
+  { log }: PartitionView,
+  native: NativeExtent,
+  partition: FetchPartition,
+): Divergence | undefined {
+  const epoch = virtualEpoch(partition.lastFetchedEpoch);
+  if (epoch < 0 || epoch >= native.firstEpoch) return undefined;
+  if (log === null || log.visibleEnd < native.start) return undefined;
+  // Out of range, which a broker says first.
+  if (partition.fetchOffset < log.logStart) return undefined;
+  return divergingAt(partition, epochEndInCopy(native, epoch, log.epochEnd(epoch)));
 }
 
 /** The request for the broker: only its own partitions, in native offsets. */
@@ -179,7 +203,7 @@ export async function fetchMerged(
   const { held } = session.services;
   const bytesMax = answerBytesMax(session.services, request);
   const { answers, items, bytes, ...local } = await held.during(bytesMax, () =>
-    answerLocally(session, header, request, { split, bytesMax }),
+    answerLocally(session, header, request, { split, bytesMax, versionUpstream }),
   );
   const upstream = upstreamRequest(request, items);
   let { throttleTimeMs } = local;
@@ -195,10 +219,7 @@ export async function fetchMerged(
       upstream.maxWaitMs = 0;
       upstream.minBytes = 0;
     }
-    const response = await session.callUpstream(
-      shiftedFetchApi(session, versionUpstream),
-      upstream,
-    );
+    const response = await fetchShells(session, versionUpstream, upstream);
     throttleTimeMs = Math.max(throttleTimeMs, response.throttleTimeMs);
     errorCode = response.errorCode;
     for (const topic of response.responses) {
@@ -216,26 +237,6 @@ export async function fetchMerged(
   return responseTo(header, fetchResponseCodec, merged);
 }
 
-/** Fetch whose answers come out shifted. Leaders' endpoints are left out: we name our own. */
-function shiftedFetchApi(session: SessionView, version: number): Api<FetchRequest, FetchResponse> {
-  return {
-    key: 1,
-    name: 'Fetch',
-    versionMin: version,
-    versionMax: version,
-    encode: fetchRequestCodec.encode,
-    decode: (reader, chosen) => {
-      const start = reader.offset;
-      const frame = reader.buffer.subarray(0, reader.end);
-      const { replaced } = shiftFrame(session.services, frame, start, chosen);
-      const response = fetchResponseCodec.decode(reader, chosen);
-      replacePartitions(response, replaced, chosen);
-      response.nodeEndpoints = [];
-      return response;
-    },
-  };
-}
-
 interface LocalAnswers {
   readonly answers: Map<string, PartitionData>;
   /** As split, but copies that have nothing left are the broker's now. */
@@ -245,19 +246,25 @@ interface LocalAnswers {
   readonly throttleTimeMs: number;
 }
 
+interface LocalAsk {
+  readonly split: SplitFetch;
+  readonly bytesMax: number;
+  readonly versionUpstream: number;
+}
+
 async function answerLocally(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
-  { split, bytesMax }: { split: SplitFetch; bytesMax: number },
+  { split, bytesMax, versionUpstream }: LocalAsk,
 ): Promise<LocalAnswers> {
-  const answers = new Map<string, PartitionData>();
   const items: Item[] = [];
   const known = split.items.flatMap(({ part }) =>
     part.kind !== 'upstream' && part.view !== undefined ? [part.view.name] : [],
   );
   const verdicts = await authorize(session, known, AclOperation.READ);
-  const throttleTimeMs = await learnHighWatermarks(session, readable(split, verdicts));
+  const asked = await askShells(session, versionUpstream, readable(split, verdicts));
+  const answers = new Map(asked.refused);
   let bytes = 0;
   for (const item of split.items) {
     const { topic, partition, part } = item;
@@ -269,6 +276,7 @@ async function answerLocally(
       answers.set(key, refusal(partition.partition, verdict));
       continue;
     }
+    if (asked.refused.has(key)) continue;
     const bytesLeft = bytesMax - bytes;
     const data = await readCopy(session, request, partition, part, bytesLeft);
     if (data === 'exhausted') {
@@ -279,17 +287,13 @@ async function answerLocally(
     }
   }
   await answerRefused(session, header, { split, verdicts, answers });
-  return { answers, items, bytes, throttleTimeMs };
+  return { answers, items, bytes, throttleTimeMs: asked.throttleTimeMs };
 }
 
-/** The copies that the client may read, and is told a high watermark of. */
-function readable(
-  split: SplitFetch,
-  verdicts: ReadonlyMap<string, number>,
-): readonly CopiedPartition[] {
-  return split.items.flatMap(({ partition, part }) => {
+function readable(split: SplitFetch, verdicts: ReadonlyMap<string, number>): readonly CopyAsked[] {
+  return split.items.flatMap(({ topic, partition, part }) => {
     if (part.kind !== 'copy' || verdicts.get(part.view.name) !== ErrorCode.NONE) return [];
-    return [{ view: part.view, partition: partition.partition, native: part.native }];
+    return [{ topic, partition, topicId: part.view.topicId, native: part.native }];
   });
 }
 
@@ -307,32 +311,50 @@ async function readCopy(
   bytesLeft: number,
 ): Promise<PartitionData | 'exhausted'> {
   const { services } = session;
-  const { view, place, mirror, native } = part;
-  const index = partition.partition;
-  const shellStart = outlivedBy(services, { topicId: view.topicId, partition: index, native });
-  let answer: ExtentAnswer = unreadable;
-  if (shellStart !== null) {
-    answer = outOfRange(toVirtualBound(native, shellStart));
-  } else if (place.log !== null) {
-    try {
-      answer = await readExtent({
-        log: place.log,
-        extent: mirror,
-        offset: partition.fetchOffset,
-        readCommitted: request.isolationLevel === 1,
-        bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partition.partitionMaxBytes, bytesLeft)) : 0,
-      });
-    } catch (error) {
-      storageErrorCode(services, { topic: view.name, partition: index, log: place.log }, error);
-    }
+  const { view, place, native } = part;
+  const { partition: index, fetchOffset } = partition;
+  const shell = { topicId: view.topicId, partition: index, native };
+  const shellStart = outlivedBy(services, shell);
+  const start = shellStart === null ? null : toVirtualBound(native, shellStart);
+  let data: PartitionData;
+  if (start !== null && fetchOffset < start) {
+    data = fromExtent(index, outOfRange(start));
+  } else if (part.from.where === 'diverging') {
+    data = refusal(index, ErrorCode.NONE);
+    data.logStartOffset = start ?? place.log?.logStart ?? -1n;
+    data.divergingEpoch = createEpochEndOffset(part.from.end);
+  } else {
+    const answer = await readLog(session, request, partition, { ...part, bytesLeft });
+    if (answer.isExhausted) return 'exhausted';
+    data = fromExtent(index, answer);
   }
-  if (answer.isExhausted) return 'exhausted';
-  const data = fromExtent(index, answer);
-  if (answer.errorCode === ErrorCode.NONE) {
-    data.highWatermark = knownHighWatermark(services, view.topicId, index, native);
+  if (data.errorCode === ErrorCode.NONE) {
+    data.highWatermark = knownHighWatermark(services, shell, native);
     data.lastStableOffset = native.start;
   }
   return data;
+}
+
+async function readLog(
+  { services }: SessionView,
+  request: FetchRequest,
+  partition: FetchPartition,
+  { view, place: { log }, from, bytesLeft }: CopyPart & { readonly bytesLeft: number },
+): Promise<ExtentAnswer> {
+  const { partition: index, partitionMaxBytes } = partition;
+  if (log === null || from.where !== 'mirror') return unreadable;
+  try {
+    return await readExtent({
+      log,
+      extent: from,
+      offset: partition.fetchOffset,
+      readCommitted: request.isolationLevel === 1,
+      bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partitionMaxBytes, bytesLeft)) : 0,
+    });
+  } catch (error) {
+    storageErrorCode(services, { topic: view.name, partition: index, log }, error);
+    return unreadable;
+  }
 }
 
 /**

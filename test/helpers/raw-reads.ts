@@ -4,7 +4,10 @@
 // Owns: asking the leader that metadata names, once. Knows nothing of retries.
 // Invariant: error codes are handed back as they came, also those of the whole answer.
 
-import { createFetchPartition } from '../../protocol/generated/fetch-request.ts';
+import {
+  createFetchPartition,
+  type FetchPartition,
+} from '../../protocol/generated/fetch-request.ts';
 import {
   createListOffsetsPartition,
   createListOffsetsRequest,
@@ -20,6 +23,8 @@ export interface FetchedAt {
   readonly errorCode: number;
   /** Bytes of the first batch, or null when there is none. */
   readonly first: Buffer | null;
+  /** Where the histories of client and log part, as [epoch, its end], if they do. */
+  readonly diverging: readonly [number, bigint] | null;
 }
 
 async function leaderOf(cluster: Cluster, topic: string, partition: number) {
@@ -34,12 +39,18 @@ export async function fetchAt(
   topic: string,
   partition: number,
   offset: bigint,
+  fields: Partial<FetchPartition> = {},
 ): Promise<FetchedAt> {
   const { info, target } = await leaderOf(cluster, topic, partition);
   const request = fetchRequest(info);
   for (const one of request.topics) {
     one.partitions = [
-      createFetchPartition({ partition, fetchOffset: offset, partitionMaxBytes: 1 << 20 }),
+      createFetchPartition({
+        ...fields,
+        partition,
+        fetchOffset: offset,
+        partitionMaxBytes: 1 << 20,
+      }),
     ];
   }
   const answer = await cluster.send(target, fetchApi, request, { versionMax: 12 });
@@ -50,7 +61,22 @@ export async function fetchAt(
     if (first !== null || nextOffset(header) <= offset) return;
     first = (found?.records ?? Buffer.alloc(0)).subarray(position, position + header.sizeInBytes);
   });
-  return { errorCode, first };
+  const { epoch = -1, endOffset = -1n } = found?.divergingEpoch ?? {};
+  return { errorCode, first, diverging: epoch < 0 ? null : [epoch, endOffset] };
+}
+
+/** First offsets of the aborted transactions that a read_committed fetch is told of. */
+export async function abortedFrom(
+  cluster: Cluster,
+  topic: string,
+  partition: number,
+  offset: bigint,
+): Promise<bigint[]> {
+  const { info, target } = await leaderOf(cluster, topic, partition);
+  const request = { ...fetchRequest(info, { offset }), isolationLevel: 1 };
+  const answer = await cluster.send(target, fetchApi, request, { versionMax: 12 });
+  const data = answer.responses[0]?.partitions.find((one) => one.partitionIndex === partition);
+  return data?.abortedTransactions?.map(({ firstOffset }) => firstOffset) ?? [];
 }
 
 export async function listAt(

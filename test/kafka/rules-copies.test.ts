@@ -3,12 +3,13 @@
 // names lead nowhere.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { apiVersionsApi, produceApi } from '../../src/cluster/apis.ts';
+import { apiVersionsApi, fetchApi, produceApi } from '../../src/cluster/apis.ts';
 import { AddressAudit } from '../helpers/address-audit.ts';
+import { withAdmin } from '../helpers/kafka-setup.ts';
 import { compareTopic, type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { RawConnection } from '../helpers/raw-connection.ts';
-import { addressRequests, orderedJobs } from '../helpers/raw-requests.ts';
+import { addressRequests, fetchRequest, orderedJobs } from '../helpers/raw-requests.ts';
 import {
   endTransaction,
   newProducer,
@@ -18,6 +19,7 @@ import {
 } from '../helpers/raw-writes.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
+import { until } from '../helpers/wait.ts';
 
 const compressions = ['gzip', 'snappy', 'lz4', 'zstd'] as const;
 
@@ -152,6 +154,42 @@ describe('copies, addresses and order', { timeout: 180_000 }, () => {
         connection.close();
       }
     }
+  });
+
+  /** What the replica that does not lead tells to who reads there. */
+  async function followersHighWatermark(topic: string, offset: bigint): Promise<bigint> {
+    const info = (await stage.atProxy.metadata([topic])).topics.get(topic);
+    const nodeId = info?.partitions[0]?.leaderId === 1 ? 2 : 1;
+    assert.ok(info);
+    const request = fetchRequest(info, { offset });
+    const options = { versionMax: 12 };
+    const answer = await stage.atProxy.send({ kind: 'node', nodeId }, fetchApi, request, options);
+    const data = answer.responses[0]?.partitions[0];
+    assert.equal(data?.errorCode, 0);
+    return data.highWatermark;
+  }
+
+  test('R8: a follower told who reads a copy a lower high watermark after a restart of ours', async () => {
+    const { atSource, atProxy, causeway, destination } = stage;
+    const topic = 'followed';
+    await createTopic(atSource, topic);
+    await write(atSource, topic, 0, values('copied', 3));
+    await stage.mirror(topic);
+    await stage.caughtUp(topic);
+    await stopMirroring(causeway, 'promote', topic);
+    const assignment = { topic, partitionAssignment: [{ partition: 0, replicas: [1, 2] }] };
+    await withAdmin(destination, (admin) =>
+      admin.alterPartitionReassignments({ topics: [assignment] }),
+    );
+    await write(atProxy, topic, 0, values('written', 4));
+    await until(
+      'the follower has all',
+      async () => (await followersHighWatermark(topic, 3n)) === 7n,
+    );
+    assert.equal(await followersHighWatermark(topic, 0n), 7n);
+    await causeway.kill9();
+    await causeway.start();
+    assert.equal(await until('an answer', () => followersHighWatermark(topic, 0n)), 7n);
   });
 });
 

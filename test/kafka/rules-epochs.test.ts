@@ -138,7 +138,12 @@ describe('epochs and high watermarks', { timeout: 180_000 }, () => {
       assert.ok(raised > (promoted[partition] ?? 0), 'the restart raised the epoch of the shell');
       const batches = await readBatches(stage.atProxy, topic, partition);
       assert.equal(batches.at(-1)?.leaderEpoch, raised);
-      assert.equal(await fetchError(partition, raised - 1, 20n), fencedLeaderEpoch);
+      // In the shell, and in the copy, whose reads the broker hears nothing of.
+      for (const offset of [20n, 0n]) {
+        assert.equal(await fetchError(partition, raised - 1, offset), fencedLeaderEpoch);
+        assert.equal(await fetchError(partition, raised + 1, offset), unknownLeaderEpoch);
+        assert.equal(await fetchError(partition, raised, offset), 0);
+      }
     }
     assert.ok(watch.samplesCount > 20, `${watch.samplesCount} samples`);
     assert.deepEqual(watch.faults, []);

@@ -17,6 +17,8 @@ import { createTopic, deleteRecords, growTopic } from '../helpers/topic-admin.ts
 import { until } from '../helpers/wait.ts';
 
 const outOfRange = 1;
+const fencedLeaderEpoch = 74;
+const unknownLeaderEpoch = 75;
 let stage: LinkedStage;
 
 before(async () => {
@@ -70,6 +72,55 @@ test('R4: nothing below S, and one partition empty beside another that is not', 
   assert.deepEqual(await offsets(stage.atProxy, 'empties', -1n), [2n, 6n, 2n]);
   assert.deepEqual(await baseOffsets('empties', 0), [0n]);
   assert.deepEqual(await baseOffsets('empties', 1), [0n, 4n]);
+});
+
+test('DeleteRecords took records of a copy that Kafka keeps: its topic is only compacted', async () => {
+  const { atSource, atProxy } = stage;
+  const topic = 'compacted';
+  await createTopic(atSource, topic, { configs: { 'cleanup.policy': 'compact' } });
+  await write(atSource, topic, 0, values('copied', 2));
+  await stage.mirror(topic);
+  await stage.caughtUp(topic);
+  await stopMirroring(stage.causeway, 'promote', topic);
+  await write(atProxy, topic, 0, values('written', 1));
+  for (const before of [1n, 2n, 3n, -1n]) {
+    await assert.rejects(deleteRecords(atProxy, topic, 0, before), /error 44$/m);
+  }
+  assert.deepEqual(await baseOffsets(topic, 0), [0n, 2n]);
+});
+
+test('a client that left our history before a promotion, or names a wrong epoch, was let on', async () => {
+  const { atSource, atProxy } = stage;
+  const topic = 'parted';
+  await createTopic(atSource, topic);
+  await write(atSource, topic, 0, values('copied', 2));
+  await stage.mirror(topic);
+  await stage.caughtUp(topic);
+  await stopMirroring(stage.causeway, 'promote', topic);
+  await write(atProxy, topic, 0, values('written', 3));
+  const mirrored = (await fetchAt(atProxy, topic, 0, 0n)).first?.readInt32BE(12) ?? -1;
+  const written = (await fetchAt(atProxy, topic, 0, 2n)).first?.readInt32BE(12) ?? -1;
+  assert.ok(written > mirrored && mirrored >= 0, `epochs ${mirrored} and ${written}`);
+  const parted = await fetchAt(atProxy, topic, 0, 4n, { lastFetchedEpoch: mirrored });
+  assert.deepEqual([parted.errorCode, parted.diverging, parted.first], [0, [mirrored, 2n], null]);
+  for (const [offset, lastFetchedEpoch] of [
+    [1n, mirrored],
+    [2n, mirrored],
+    [4n, written],
+  ] as const) {
+    const { errorCode, diverging, first } = await fetchAt(atProxy, topic, 0, offset, {
+      currentLeaderEpoch: written,
+      lastFetchedEpoch,
+    });
+    assert.deepEqual([errorCode, diverging], [0, null], `at ${offset}`);
+    assert.ok(first !== null);
+  }
+  for (const offset of [0n, 3n]) {
+    const ask = (currentLeaderEpoch: number) =>
+      fetchAt(atProxy, topic, 0, offset, { currentLeaderEpoch });
+    assert.equal((await ask(mirrored)).errorCode, fencedLeaderEpoch);
+    assert.equal((await ask(written + 1)).errorCode, unknownLeaderEpoch);
+  }
 });
 
 test('a log start above zero stays, and DeleteRecords moves it up, to S and beyond', async () => {

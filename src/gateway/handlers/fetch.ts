@@ -44,7 +44,7 @@ export const fetchHandler: Handler = (context) => {
       : fetchFromMirrors(session, header, request);
     return { kind: 'answer', response };
   }
-  const split = splitFetch(session.services.directory, request);
+  const split = splitFetch(session.services, request);
   const mustRewrite = noteOf(session).mayHoldShifted(session, request, split.hasShifted);
   if (!split.hasLocal) return forward(context, request, split, mustRewrite);
   const response = isIncremental

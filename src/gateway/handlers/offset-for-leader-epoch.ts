@@ -1,8 +1,8 @@
 // OffsetForLeaderEpoch: where an epoch ends, by which clients find out that a log was cut. Mirrors
 // answer from the epochs of their stored batches, promoted partitions from a merged view (rule 5):
-// epochs before V0 from the copy, V0 and later from the shell. Refuses to know what clients
-// conclude. Invariant: an epoch is never forwarded unshifted (the broker would answer 75, and Java
-// and franz-go would never start).
+// epochs before V0 from the copy, once the shell's broker has said that it leads and in which
+// epoch; V0 and later from the shell. Refuses to know what clients conclude. Invariant: an epoch is
+// never forwarded unshifted (the broker would answer 75, and Java and franz-go would never start).
 import {
   createOffsetForLeaderEpochRequest,
   createOffsetForLeaderTopic,
@@ -19,8 +19,13 @@ import {
 } from '../../../protocol/generated/offset-for-leader-epoch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { epochEndFromNative, epochEndInCopy } from '../../timeline/merged-view.ts';
-import { nativeEpoch, nativeOffset, virtualEpoch } from '../../timeline/offsets.ts';
-import { toNativeEpoch } from '../../timeline/timeline.ts';
+import {
+  nativeEpoch,
+  nativeOffset,
+  type VirtualEpoch,
+  virtualEpoch,
+} from '../../timeline/offsets.ts';
+import { type NativeExtent, toNativeEpoch } from '../../timeline/timeline.ts';
 import { AclOperation } from '../authorizer.ts';
 import { storageErrorCode } from '../extent-reader.ts';
 import type { Handler, RequestContext, SessionView } from '../handler.ts';
@@ -33,6 +38,7 @@ import {
   type Resolution,
   resolveAll,
 } from '../partition-places.ts';
+import type { PartitionView } from '../topic-directory.ts';
 
 const offsetForLeaderEpochApi = apiOf(
   offsetForLeaderEpochRequestCodec,
@@ -125,27 +131,18 @@ function inBoth(
 ): Outcome {
   const { partition, leaderEpoch, currentLeaderEpoch } = ask;
   const epoch = virtualEpoch(leaderEpoch);
-  if (epoch < native.firstEpoch) {
-    if (view.log === null) {
-      return { kind: 'done', answer: refuse(partition, ErrorCode.KAFKA_STORAGE_ERROR) };
-    }
-    const end = epochEndInCopy(native, epoch, view.log.epochEnd(leaderEpoch));
-    const answer = createEpochEndOffset({
-      partition,
-      leaderEpoch: end.epoch,
-      endOffset: end.endOffset,
-    });
-    return { kind: 'done', answer };
-  }
+  const isInCopy = epoch < native.firstEpoch;
   return {
     kind: 'ask',
     ask: {
       ...ask,
-      leaderEpoch: toNativeEpoch(native, epoch),
+      // Of an earlier one the copy knows; whether it leads, and in which epoch, only the broker.
+      leaderEpoch: toNativeEpoch(native, isInCopy ? native.firstEpoch : epoch),
       currentLeaderEpoch: toNativeEpoch(native, virtualEpoch(currentLeaderEpoch)),
     },
     finish: (answer) => {
       if (answer.errorCode !== ErrorCode.NONE) return answer;
+      if (isInCopy) return endInCopy(view, native, { partition, epoch });
       const end = epochEndFromNative(native, {
         epoch: nativeEpoch(answer.leaderEpoch),
         endOffset: nativeOffset(answer.endOffset),
@@ -153,4 +150,19 @@ function inBoth(
       return { ...answer, leaderEpoch: end.epoch, endOffset: end.endOffset };
     },
   };
+}
+
+function endInCopy(
+  { log }: PartitionView,
+  native: NativeExtent,
+  { partition, epoch }: { readonly partition: number; readonly epoch: VirtualEpoch },
+): EpochEndOffset {
+  // An end that only a copy in part has would be taken for a truncation (R19).
+  if (log === null || log.visibleEnd < native.start) {
+    const isHeld = log !== null && log.heldFrom !== null;
+    const errorCode = isHeld ? ErrorCode.NOT_LEADER_OR_FOLLOWER : ErrorCode.KAFKA_STORAGE_ERROR;
+    return refuse(partition, errorCode);
+  }
+  const end = epochEndInCopy(native, epoch, log.epochEnd(epoch));
+  return createEpochEndOffset({ partition, leaderEpoch: end.epoch, endOffset: end.endOffset });
 }

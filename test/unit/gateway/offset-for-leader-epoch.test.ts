@@ -73,7 +73,15 @@ function linkNode(log: MemoryMirrorLog | null): FakeSession {
   return session;
 }
 
-function virtualBroker(log: MemoryMirrorLog | null, answer = { epoch: 2, end: 30n }) {
+interface ShellAnswer {
+  readonly epoch: number;
+  readonly end: bigint;
+  readonly errorCode?: number;
+}
+
+const shellAnswer: ShellAnswer = { epoch: 2, end: 30n };
+
+function virtualBroker(log: MemoryMirrorLog | null, answer = shellAnswer) {
   const session = new FakeSession({ kind: 'broker', nodeId: 1 });
   session.directory.put({ name: 'orders', mode: 'promoted', log, timeline: promotedAt100() });
   session.broker.serve(
@@ -87,6 +95,7 @@ function virtualBroker(log: MemoryMirrorLog | null, answer = { epoch: 2, end: 30
             partitions: partitions.map(({ partition }) =>
               createEpochEndOffset({
                 partition,
+                errorCode: answer.errorCode ?? ErrorCode.NONE,
                 leaderEpoch: answer.epoch,
                 endOffset: answer.end,
               }),
@@ -141,12 +150,40 @@ test('rule 5: epochs before V0 come from the copy, later ones shifted from the s
   const session = virtualBroker(copy());
   assert.deepEqual(await ask(session, 1), [1, 40n]);
   assert.deepEqual(await ask(session, 5), [3, 99n], 'V0 begins at the ABORT batch, not at S');
-  assert.deepEqual(asked(session), []);
   assert.deepEqual(await ask(session, 6, { current: 7 }), [6, 122n]);
-  assert.equal(asked(session)[0]?.leaderEpoch, 2);
-  assert.equal(asked(session)[0]?.currentLeaderEpoch, 3);
+  assert.deepEqual(
+    asked(session).map(({ leaderEpoch, currentLeaderEpoch }) => [leaderEpoch, currentLeaderEpoch]),
+    [
+      [2, -1],
+      [2, -1],
+      [2, 3],
+    ],
+    'none from before V0, of which the broker knows nothing',
+  );
   assert.deepEqual(await ask(virtualBroker(copy(), { epoch: -1, end: -1n }), 7), [-1, -1n]);
   assert.deepEqual(await ask(virtualBroker(copy(), { epoch: 1, end: 4n }), 6), [5, 100n]);
+});
+
+test('epochs before V0 were told by who does not lead, and to who names a wrong epoch', async () => {
+  for (const errorCode of [
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+  ]) {
+    const session = virtualBroker(copy(), { epoch: -1, end: -1n, errorCode });
+    assert.equal(await ask(session, 1, { current: 7 }), errorCode);
+    assert.equal(asked(session)[0]?.currentLeaderEpoch, 3);
+  }
+});
+
+test('R19: where a copy in part ends was taken for the end of its epoch', async () => {
+  const part = new MemoryMirrorLog(10n, batch(10n, 30, { epoch: 1 }));
+  assert.equal(await ask(virtualBroker(part), 3), ErrorCode.KAFKA_STORAGE_ERROR);
+  const log = copy();
+  log.hold(99n);
+  assert.equal(await ask(virtualBroker(log), 3), ErrorCode.NOT_LEADER_OR_FOLLOWER);
+  log.hold(null);
+  assert.deepEqual(await ask(virtualBroker(log), 3), [3, 99n]);
 });
 
 test('an empty copy has nothing before S', async () => {

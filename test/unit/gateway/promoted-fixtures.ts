@@ -71,10 +71,29 @@ export async function fetch(
   return exchangeFetch(session, asks, { maxWaitMs: 500, ...fields }, version);
 }
 
-export function fetchesSeen(session: FakeSession): { version: number; message: FetchRequest }[] {
+interface Seen {
+  readonly version: number;
+  readonly message: FetchRequest;
+}
+
+function allSeen(session: FakeSession): Seen[] {
   return session.broker.seen
     .filter(({ apiKey }) => apiKey === 1)
     .map(({ version, message: seen }) => ({ version, message: seen as FetchRequest }));
+}
+
+const isQuestion = ({ message }: Seen): boolean => message.maxBytes === 1;
+
+/** What was fetched for clients. */
+export function fetchesSeen(session: FakeSession): Seen[] {
+  return allSeen(session).filter((seen) => !isQuestion(seen));
+}
+
+/** What was asked about the shells of copies: one partition of each fetch. */
+export function questionsSeen(session: FakeSession): FetchPartition[] {
+  return allSeen(session)
+    .filter(isQuestion)
+    .flatMap(({ message }) => message.topics[0]?.partitions ?? []);
 }
 
 export function asked(session: FakeSession, topic = 0): FetchPartition {

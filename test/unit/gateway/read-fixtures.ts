@@ -3,13 +3,6 @@
 // response out.
 import assert from 'node:assert/strict';
 import type { MessageCodec } from '../../../protocol/codec.ts';
-import { listOffsetsRequestCodec } from '../../../protocol/generated/list-offsets-request.ts';
-import {
-  createListOffsetsPartitionResponse,
-  createListOffsetsResponse,
-  createListOffsetsTopicResponse,
-  listOffsetsResponseCodec,
-} from '../../../protocol/generated/list-offsets-response.ts';
 import { metadataRequestCodec } from '../../../protocol/generated/metadata-request.ts';
 import {
   createMetadataResponse,
@@ -21,7 +14,6 @@ import {
 import {
   decodeRequestHeader,
   decodeResponseHeader,
-  ErrorCode,
   encodeRequestFrame,
   encodeResponseFrame,
   Reader,
@@ -157,7 +149,6 @@ export class FakeBroker {
   isGone = false;
 
   constructor() {
-    this.listEnd(null);
     this.serve(metadataRequestCodec, metadataResponseCodec, (request) =>
       createMetadataResponse({
         brokers: [1, 2].map((nodeId) =>
@@ -175,26 +166,6 @@ export class FakeBroker {
             ],
           });
         }),
-      }),
-    );
-  }
-
-  /** The end that ListOffsets tells of every partition; null: it leads none of them. */
-  listEnd(end: bigint | null): void {
-    this.serve(listOffsetsRequestCodec, listOffsetsResponseCodec, (request) =>
-      createListOffsetsResponse({
-        topics: request.topics.map(({ name, partitions }) =>
-          createListOffsetsTopicResponse({
-            name,
-            partitions: partitions.map(({ partitionIndex }) =>
-              createListOffsetsPartitionResponse({
-                partitionIndex,
-                errorCode: end === null ? ErrorCode.NOT_LEADER_OR_FOLLOWER : ErrorCode.NONE,
-                offset: end ?? -1n,
-              }),
-            ),
-          }),
-        ),
       }),
     );
   }

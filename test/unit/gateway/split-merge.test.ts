@@ -17,7 +17,15 @@ import {
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Ask, answered } from './fetch-fixtures.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
-import { asked, copy, fetch, fetchesSeen, shell, virtualBroker } from './promoted-fixtures.ts';
+import {
+  asked,
+  copy,
+  fetch,
+  fetchesSeen,
+  questionsSeen,
+  shell,
+  virtualBroker,
+} from './promoted-fixtures.ts';
 import {
   batchesOf,
   DESCRIBE,
@@ -169,8 +177,10 @@ test('below S a client that allows no bytes at all is given one batch', async ()
 
 test("below S the high watermark is the shell's last known one", async () => {
   const session = virtualBroker();
+  shell(session, { errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER, highWatermark: -1n });
   const before = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(before.highWatermark, 100n);
+  shell(session);
   await fetch(session, [{ fetchOffset: 103n }]);
   const after = answered((await fetch(session, [{ fetchOffset: 0n }])).response);
   assert.equal(after.highWatermark, 122n);
@@ -178,12 +188,13 @@ test("below S the high watermark is the shell's last known one", async () => {
 
 test('R8: nor does it go back after a restart: what is not known is asked for once', async () => {
   const session = virtualBroker();
-  session.broker.listEnd(30n);
   for (const fetchOffset of [0n, 90n]) {
     const told = answered((await fetch(session, [{ fetchOffset }])).response);
     assert.equal(told.highWatermark, 122n);
   }
-  assert.equal(session.broker.seen.filter(({ apiKey }) => apiKey === 2).length, 1);
+  const [question, ...others] = questionsSeen(session);
+  assert.equal(question?.fetchOffset, 8n, 'a fetch at n, which a follower answers too');
+  assert.deepEqual(others, []);
 });
 
 test('a gap at the end of the copy leads on to the shell at n', async () => {
@@ -337,7 +348,7 @@ test('R8: a leader epoch before V0 is fenced by us, with the new leader', async 
 });
 
 test('R8: a last fetched epoch before V0 goes to the broker as -1', async () => {
-  const session = virtualBroker();
+  const session = virtualBroker(new MemoryMirrorLog(0n, batch(0n, 100, { epoch: 5 })));
   await fetch(session, [{ fetchOffset: 100n, currentLeaderEpoch: 6, lastFetchedEpoch: 5 }]);
   assert.equal(asked(session).lastFetchedEpoch, -1);
   assert.equal(asked(session).currentLeaderEpoch, 2);
@@ -384,8 +395,8 @@ test('a partition that was added after the promotion is the shell’s own', asyn
   assert.equal(answered(response).highWatermark, 30n);
 });
 
-test('R2: where a broker would name addresses, they are replaced', async () => {
-  const session = virtualBroker();
+/** A broker that cannot be asked so that it names no addresses: of a leader that has moved. */
+function naming(session: FakeSession): void {
   session.upstreamVersions.set(1, { min: 16, max: 18 });
   session.broker.serve(fetchRequestCodec, fetchResponseCodec, () =>
     createFetchResponse({
@@ -403,7 +414,33 @@ test('R2: where a broker would name addresses, they are replaced', async () => {
       ],
     }),
   );
+}
+
+test('R2: where a broker would name addresses, they are replaced', async () => {
+  const session = virtualBroker();
+  naming(session);
   const { response, frame } = await fetch(session, [ordinary]);
+  assert.deepEqual(
+    response.nodeEndpoints.map(({ nodeId, host }) => [nodeId, host]),
+    [[2, 'proxy']],
+  );
+  assert.equal(frame.includes('real-2'), false);
+});
+
+test('a leader that only the broker knew of was named without its address beside a copy', async () => {
+  const session = virtualBroker();
+  naming(session);
+  session.unserved.add(2);
+  const ensured: number[] = [];
+  session.services.ensureEndpoints = async (nodes) => {
+    for (const { nodeId } of nodes) {
+      ensured.push(nodeId);
+      session.unserved.delete(nodeId);
+    }
+  };
+  const { response, frame } = await fetch(session, [{ fetchOffset: 60n }, ordinary]);
+  assert.ok(ensured.includes(2));
+  assert.equal(answered(response, 1).currentLeader.leaderId, 2);
   assert.deepEqual(
     response.nodeEndpoints.map(({ nodeId, host }) => [nodeId, host]),
     [[2, 'proxy']],

@@ -30,6 +30,11 @@ import {
   createDescribeProducersResponse,
   describeProducersResponseCodec,
 } from '../../../protocol/generated/describe-producers-response.ts';
+import { fetchRequestCodec } from '../../../protocol/generated/fetch-request.ts';
+import {
+  createFetchResponse,
+  fetchResponseCodec,
+} from '../../../protocol/generated/fetch-response.ts';
 import {
   createOffsetForLeaderEpochRequest,
   createOffsetForLeaderPartition,
@@ -54,8 +59,9 @@ test('Fetch: the longer throttle of the two requests that it was made of was los
     [30, 70, 70],
   ] as const) {
     const session = virtualBroker();
-    session.broker.throttles.set(ApiKey.ListOffsets, asked);
-    session.broker.throttles.set(ApiKey.Fetch, read);
+    session.broker.serve(fetchRequestCodec, fetchResponseCodec, ({ maxBytes }) =>
+      createFetchResponse({ throttleTimeMs: maxBytes === 1 ? asked : read }),
+    );
     const asks = [{ fetchOffset: 60n }, { name: 'ordinary', id: otherId, fetchOffset: 5n }];
     const { disposition, response } = await fetch(session, asks, { sessionEpoch: 0 });
     assert.deepEqual([disposition, response.throttleTimeMs], ['answer', told]);
