@@ -1,5 +1,7 @@
 // A few tests of franz-go's own suite, as `npm run compat` runs them: through a proxy that presents
 // every topic as a promoted mirror, so that groups, share groups and produce go through the splice.
+// Each has to pass here, so that no run without the proxy is needed to judge it: one that fails by
+// itself fails the test too. Whole suites are held beside such a run by `npm run compat`.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { openProxied, type Side } from '../compat/sides.ts';

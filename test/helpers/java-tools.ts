@@ -171,3 +171,15 @@ export class JavaTools {
     return this.#process.stop();
   }
 }
+
+/** START-OFFSET and LAG of a share group of one partition, as `kafka-share-groups` prints them. */
+export async function shareStartAndLag(
+  tools: JavaTools,
+  target: { bootstrap: string },
+  group: string,
+): Promise<string | undefined> {
+  const args = ['--describe', '--group', group, '--offsets'];
+  const { stdout } = await tools.run(target, 'kafka-share-groups', args);
+  const row = stdout.split('\n').find((line) => line.startsWith(`${group} `));
+  return row?.split(/\s+/).slice(3, 5).join(' ');
+}

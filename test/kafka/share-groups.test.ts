@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
-import { JavaTools } from '../helpers/java-tools.ts';
+import { JavaTools, shareStartAndLag } from '../helpers/java-tools.ts';
 import { type LinkedStage, linkName, offsets, startStage } from '../helpers/linked-stage.ts';
 import {
   command,
@@ -57,12 +57,8 @@ after(async () => {
 const shareTool = async (...args: string[]): Promise<string> =>
   (await tools.run(stage.causeway, 'kafka-share-groups', args)).stdout;
 
-/** START-OFFSET and LAG as the tool prints them. */
-async function startAndLag(): Promise<string | undefined> {
-  const printed = await shareTool('--describe', '--group', group, '--offsets');
-  const row = printed.split('\n').find((line) => line.startsWith(group));
-  return row?.split(/\s+/).slice(3, 5).join(' ');
-}
+const startAndLag = (name = group): Promise<string | undefined> =>
+  shareStartAndLag(tools, stage.causeway, name);
 
 /** The broker moves a start when it likes; what was read is no lag. */
 const allRead = /^(3|4|5)\d 0$/;
@@ -78,6 +74,18 @@ const describedAs = (expected: RegExp): Promise<true> => {
     { describe: () => `last seen ${seen}` },
   );
 };
+
+/** Aborts transactions in which nothing was written: each marker stays hidden. */
+async function markShell(name: string, markers: number): Promise<void> {
+  const { atProxy, atDestination } = stage;
+  const marking = await newProducer(atProxy, `marking-${name}`);
+  for (let marked = 1; marked <= markers; marked++) {
+    await startTransaction(atProxy, marking, name, [0]);
+    await endTransaction(atProxy, marking, 'abort');
+    const end = async () => Number((await offsets(atDestination, name, -1n))[0]);
+    await until('a marker', async () => (await end()) === marked);
+  }
+}
 
 const offsetsOf = ({ records }: ForeignConsumer): number[] =>
   records.map(({ offset }) => offset).sort((left, right) => left - right);
@@ -125,14 +133,7 @@ test('R6: where a share group of the source was is recorded at the promotion, an
 
 test('a share consumer lives through its refusal on a mirror and begins at S', async () => {
   const { causeway, atProxy } = stage;
-  // A marker in the shell: native offset 0 stays hidden.
-  const marking = await newProducer(atProxy, 'marking');
-  await startTransaction(atProxy, marking, topic, [0]);
-  await endTransaction(atProxy, marking, 'abort');
-  await until(
-    'a marker',
-    async () => ((await offsets(stage.atDestination, topic, -1n))[0] ?? 0n) > 0n,
-  );
+  await markShell(topic, 1);
 
   const sharing = await startShareConsumer({ bootstrap: causeway.bootstrap, topic, group });
   consumer = sharing;
@@ -183,6 +184,39 @@ test('kafka-share-groups resets to virtual offsets, and never before S', async (
   await shareTool('--delete-offsets', '--group', group, '--topic', topic);
   assert.equal(await startAndLag(), undefined);
 });
+
+for (const { name, copied, markers } of [
+  { name: 'as much hidden as copied', copied: 2, markers: 2 },
+  { name: 'more hidden than copied', copied: 1, markers: 3 },
+]) {
+  test(`a share group begins at S, with nothing in the shell: ${name}`, async () => {
+    const { causeway, atSource, atProxy } = stage;
+    const shared = `shared-${copied}-${markers}`;
+    await createTopic(atSource, shared);
+    await write(atSource, shared, 0, values('copied', copied));
+    await stage.mirror(shared);
+    await stage.mirrored(shared);
+    await markShell(shared, markers);
+    const [switched] = await stopMirroring(causeway, 'promote', shared);
+    assert.deepEqual([switched?.virtualEnd, switched?.nativeEnd], [copied, markers]);
+    const sharing = `${group}-${shared}`;
+    const reset = ['--reset-offsets', '--group', sharing, '--topic', shared, '--to-earliest'];
+    await shareTool(...reset, '--execute');
+    assert.equal(await startAndLag(sharing), `${copied} 0`);
+    const reader = await startShareConsumer({
+      bootstrap: causeway.bootstrap,
+      topic: shared,
+      group: sharing,
+    });
+    try {
+      assert.equal(await write(atProxy, shared, 0, values('after', 3)), BigInt(copied));
+      await reader.waitForCount(3);
+      assert.deepEqual(offsetsOf(reader), range(copied, copied + 3));
+    } finally {
+      await reader.stop();
+    }
+  });
+}
 
 test('a promotion waits for a share group of the source that has not read to the end', async () => {
   const { causeway, atSource, source } = stage;
