@@ -33,6 +33,26 @@ export const directAccessRows: readonly DirectAccessRow[] = [
     promoted: '**wrong**: only what was written after the promotion, at native offsets',
   },
   {
+    operation: 'read at an offset',
+    ordinary: asEver,
+    mirrored: '`OFFSET_OUT_OF_RANGE`: the shell topic is empty',
+    promoted: '**wrong**: taken for a native offset, of another record or `OFFSET_OUT_OF_RANGE`',
+  },
+  {
+    operation: 'read committed records alone',
+    ordinary: asEver,
+    mirrored: 'nothing: the shell topic is empty',
+    promoted: '**wrong**: as any read; what was aborted after the promotion is left out',
+  },
+  {
+    operation: 'read in a share group',
+    ordinary: asEver,
+    mirrored: 'nothing: the shell topic is empty',
+    promoted:
+      'works, at native offsets: share groups keep these, and clients of ours are told ' +
+      'virtual ones',
+  },
+  {
     operation: 'ask for the end offset',
     ordinary: asEver,
     mirrored: '**wrong**: 0, or the number of hidden markers',
@@ -49,6 +69,12 @@ export const directAccessRows: readonly DirectAccessRow[] = [
     ordinary: asEver,
     mirrored: 'works: groups keep virtual offsets',
     promoted: 'works: groups keep virtual offsets',
+  },
+  {
+    operation: 'reset the offsets of a group with `kafka-consumer-groups`',
+    ordinary: asEver,
+    mirrored: '**wrong**: to those of the shell topic, mostly 0, and clients of ours go on there',
+    promoted: '**wrong**: to native offsets, which are taken for virtual ones',
   },
   {
     operation: 'delete records below an offset',
@@ -69,6 +95,24 @@ export const directAccessRows: readonly DirectAccessRow[] = [
     ordinary: asEver,
     mirrored: 'works; a key that always follows the source is put back at the next config sync',
     promoted: 'works',
+  },
+  {
+    operation: 'ask for log directories',
+    ordinary: asEver,
+    mirrored: 'the size of the shell topic, 0; through us too: the copy is not in them',
+    promoted: 'the size of what was written after the promotion; through us too',
+  },
+  {
+    operation: 'move replicas to other brokers',
+    ordinary: asEver,
+    mirrored: 'works; clients of ours notice nothing',
+    promoted: 'works; clients of ours follow the leader',
+  },
+  {
+    operation: 'have the preferred leader elected',
+    ordinary: asEver,
+    mirrored: 'works; clients of ours notice nothing',
+    promoted: 'works; clients of ours follow the leader',
   },
   {
     operation: 'delete the topic',
