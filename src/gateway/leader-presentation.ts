@@ -6,7 +6,7 @@
 import { ErrorCode } from '../../protocol/index.ts';
 import type { AdvertisedEpochs } from './advertised-epochs.ts';
 import type { GatewayServices } from './handler.ts';
-import { learnPendingId } from './pending-ids.ts';
+import { learnId } from './passing-ids.ts';
 import type { TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -34,7 +34,7 @@ export function presentLeaders(
   epochs: AdvertisedEpochs,
   topic: WireTopic,
 ): boolean {
-  learnPendingId(services.directory, topic);
+  learnId(services.directory, topic);
   const standing = topicStanding(services.directory, topic);
   if (standing.kind === 'ordinary' || topic.partitions.length === 0) return false;
   for (const partition of topic.partitions) {

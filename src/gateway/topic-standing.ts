@@ -3,7 +3,7 @@
 // directory is settled (design §3: not knowing never means ordinary).
 import { zeroUuid } from '../../protocol/bytes/uuid.ts';
 import type { NativeExtent } from '../timeline/timeline.ts';
-import { pendingById } from './pending-ids.ts';
+import { isReplaced, pendingById } from './passing-ids.ts';
 import type { PartitionView, TopicDirectory, TopicView } from './topic-directory.ts';
 
 export type TopicStanding =
@@ -30,6 +30,8 @@ export function topicStanding(
   // known.
   if (hasId && view.topicId !== null && view.topicId !== topicId) return ordinary;
   if (view.mode === 'unavailable') return unsettled;
+  // Until it is certain which topic the name means. A mirror's refuses to be written to anyhow.
+  if (!hasId && view.mode === 'promoted' && isReplaced(directory, view)) return unsettled;
   return { kind: 'known', view };
 }
 

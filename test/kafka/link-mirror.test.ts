@@ -434,19 +434,24 @@ describe('a mirror', () => {
     const mirror = uniqueName('noshell');
     const anew = uniqueName('othershell');
     const promoted = uniqueName('gone');
-    for (const name of [mirror, anew, promoted]) {
+    const again = uniqueName('again');
+    for (const name of [mirror, anew, promoted, again]) {
       await createTopic(world.source, name);
       await world.createMirror('dr', name);
     }
-    await world.command('failover', promoted);
-    for (const name of [mirror, anew, promoted]) await deleteTopic(world.destination, name);
-    await until('another shell', () => createTopic(world.destination, anew).then(() => true));
+    for (const name of [promoted, again]) await world.command('failover', name);
+    for (const name of [mirror, anew, promoted, again]) await deleteTopic(world.destination, name);
+    for (const name of [anew, again]) {
+      await until('another shell', () => createTopic(world.destination, name).then(() => true));
+    }
     for (const name of [mirror, anew]) {
       await world.inState(name, 'FAILED');
       assert.equal(world.service.describeMirror(name).error?.code, 'SHELL_TOPIC_DELETED');
     }
-    await until('the record is gone', () => !world.state.view.topics.has(promoted));
-    assert.equal(world.directory.byName(promoted), undefined);
+    for (const name of [promoted, again]) {
+      await until('the record is gone', () => !world.state.view.topics.has(name));
+      assert.equal(world.directory.byName(name), undefined);
+    }
   });
 
   test('is deleted with its shell, or without', async () => {

@@ -16,6 +16,7 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import type { Handler, RequestContext } from '../handler.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
+import { learnId } from '../passing-ids.ts';
 import { ownTopicRefusal, type Refusal, unsettledRefusal } from '../refusals.ts';
 
 export function createCreateTopicsHandler(ownTopics: OwnTopics): Handler {
@@ -44,5 +45,9 @@ export function createCreateTopicsHandler(ownTopics: OwnTopics): Handler {
     },
     results: ({ topics }) => topics,
   };
-  return (context) => answerInPart(context, api);
+  return (context) =>
+    answerInPart(context, api, ({ topics }) => {
+      for (const topic of topics) learnId(context.session.services.directory, topic);
+      return false;
+    });
 }

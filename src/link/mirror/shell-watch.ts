@@ -24,7 +24,10 @@ import { failedWith, type TopicChanges } from './topic-changes.ts';
 const goneLastsMs = 1_000;
 /** While one is missing that was there. */
 const missingLookMs = 500;
-/** A promoted topic takes its copied history with it, and nothing is fetched for it. */
+/**
+ * A promoted topic takes its copied history with it, and nothing is fetched for it; unless its name
+ * has another id: then clients wait to hear which topic it is.
+ */
 const promotedGoneLastsMs = 8_000;
 /** One stale answer of the source decides nothing. */
 const changedLastsMs = 3_000;
@@ -46,7 +49,7 @@ export class ShellWatch {
   readonly #changed = new Lasting();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
-  /** The shell of some mirror seems to be gone. */
+  /** Some shell seems to be gone, and it matters soon. */
   #isMissing = false;
   readonly #loop = new Loop(() => this.#turn());
 
@@ -98,12 +101,18 @@ export class ShellWatch {
     for (const record of present) {
       await this.#checkPartitions(record, topics.get(record.name)?.partitions.length ?? 0);
     }
-    await this.#checkGone(records.filter((record) => isGone(record, topics.get(record.name))));
+    await this.#checkGone(
+      records.filter((record) => isGone(record, topics.get(record.name))),
+      topics,
+    );
     const mirrors = present.filter(({ state }) => state !== 'FAILED');
     await this.#checkWritten(mirrors, topics);
   }
 
-  async #checkGone(missing: readonly TopicRecord[]): Promise<void> {
+  async #checkGone(
+    missing: readonly TopicRecord[],
+    topics: ReadonlyMap<string, TopicInfo>,
+  ): Promise<void> {
     const { context } = this.#parts;
     // Of a failed mirror nothing more is to be told.
     const asked = missing.filter(({ state }) => state !== 'FAILED');
@@ -111,11 +120,13 @@ export class ShellWatch {
     const gone = new Set(await goneEverywhere(context.destination, asked));
     for (const record of asked) {
       const key = record.topicId ?? '';
-      const lastsMs = isMirror(record.state) ? goneLastsMs : promotedGoneLastsMs;
+      const isUrgent =
+        isMirror(record.state) || topics.get(record.name)?.errorCode === ErrorCode.NONE;
+      const lastsMs = isUrgent ? goneLastsMs : promotedGoneLastsMs;
       if (!gone.has(record)) this.#gone.clear(key);
       else if (this.#gone.note(key, context.clock.monotonicMs(), lastsMs)) {
         await this.#onGone(record);
-      } else this.#isMissing ||= isMirror(record.state);
+      } else this.#isMissing ||= isUrgent;
     }
   }
 

@@ -144,6 +144,26 @@ test('R3: a mirror being made is refused by the id that metadata told before it 
   assert.equal(firstOf(await produce(session, ['orders'])).baseOffset, 11n);
 });
 
+test('R4: writes to a topic that was deleted and made again were told offsets of the old one', async () => {
+  const epochs = new AdvertisedEpochs();
+  const session = sessionWith([promoted]);
+  const tell = (topicId: string): void => {
+    presentLeaders(session.services, epochs, { name: 'orders', topicId, partitions: [] });
+  };
+  const written = async (version: number) =>
+    firstOf(await produce(session, ['orders'], { version })).errorCode;
+  tell(otherId);
+  assert.equal(await written(12), 6, 'by name it may be either');
+  assert.deepEqual(produced(session), []);
+  assert.equal(await written(13), 0, 'by id it is the old one');
+  // That answer came from a broker that was behind.
+  tell(ordersId);
+  assert.equal(await written(12), 0);
+  tell(otherId);
+  session.directory.topics.delete('orders');
+  assert.equal(await written(12), 0, 'nothing is left of the old one');
+});
+
 test('who may not write is told that, not that it is a mirror', async () => {
   const session = sessionWith([mirror]);
   session.broker.operations.set('orders', READ);

@@ -173,6 +173,15 @@ test('a promoted topic takes its history with it: it has to be gone for longer',
   await until('the end of the record', () => !state.topics.has('t'));
 });
 
+test('a promoted topic that was made again kept its name in doubt for eight seconds', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  state.topics.set('t', { ...mirror(shellId), state: 'STOPPED', stoppedBy: 'promote' });
+  destination.topics.set('t', topicInfo('t', sourceId, [0]));
+  await moreLooks();
+  seen.nowMs += 1_000;
+  await until('the end of the record', () => !state.topics.has('t'));
+});
+
 const denial = {
   ...{ resourceType: 2, resourceName: 't', patternType: 3, principal: 'User:*', host: '*' },
   ...{ operation: 4, permissionType: 2 },
