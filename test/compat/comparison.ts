@@ -36,7 +36,9 @@ export interface Comparison {
 function explains({ test, says }: AcceptedDifference, outcome: Outcome): boolean {
   if (test !== undefined && test !== outcome.test) return false;
   if (says === undefined) return test !== undefined;
-  return outcome.direct === 'pass' && outcome.proxied === 'fail' && says.test(outcome.said);
+  // What is refused by a proxy that stays away altogether has no known cause.
+  const isWorse = outcome.direct === 'pass' && outcome.proxied === 'fail' && outcome.seenBytes > 0;
+  return isWorse && says.test(outcome.said);
 }
 
 export function compare(

@@ -73,6 +73,9 @@ describe('a comparison of a suite directly and through the proxy', () => {
     assert.ok(!isKnown(worse, other));
     assert.ok(!isKnown(worse, other + refused), 'something else had failed before');
     assert.ok(!isKnown({ direct: 'fail', proxied: 'pass' }, refused));
+    const gone = [outcome('t', worse, { said: refused, seenBytes: 0 })];
+    const { differences } = compare(gone, { ...run, accepted: [entry] });
+    assert.equal(differences.length, 1, 'a proxy that stayed away was a known cause');
     const ofAnother = { ...entry, test: 'another' };
     const outcomes = [outcome('t', worse, { said: refused })];
     assert.deepEqual(compare(outcomes, { ...run, accepted: [ofAnother] }).accepted, []);

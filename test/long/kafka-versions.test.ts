@@ -1,7 +1,8 @@
-// One life of a link for each Kafka version that can be a source: plain, compacted and
-// transactional topics are mirrored, grow, lose a leader, are followed by groups, ACLs and
-// configs, and are promoted. The source has two brokers; records come from Java's own producers,
-// gaps from the cleaner. CAUSEWAY_TEST_SOURCE=2.8.2 chooses one version.
+// One life of a link for each Kafka version that can be a source, and for each that can be a
+// destination: plain, compacted and transactional topics are mirrored, grow, lose a leader, are
+// followed by groups, ACLs and configs, and are promoted. The source has two brokers; records come
+// from Java's own producers, gaps from the cleaner; at the end clients of several libraries go on
+// through the proxy. CAUSEWAY_TEST_SOURCE=2.8.2 or CAUSEWAY_TEST_DESTINATION=3.9.2 chooses one life.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBatchHeader } from '../../protocol/index.ts';
@@ -11,7 +12,12 @@ import type { Acl } from '../../src/state/records.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { anyAcl } from '../../src/tasks/acl-filters.ts';
 import { createAcls, readAcls } from '../../src/tasks/acl-requests.ts';
-import { type RecordToSend, startProducer } from '../helpers/foreign-clients.ts';
+import {
+  type RecordToSend,
+  skipReason,
+  startConsumer,
+  startProducer,
+} from '../helpers/foreign-clients.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { type KafkaVersion, kafkaVersions } from '../helpers/kafka-jars.ts';
 import { usesZooKeeper } from '../helpers/kafka-settings.ts';
@@ -20,6 +26,7 @@ import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { fetchAt } from '../helpers/raw-reads.ts';
 import { values, write } from '../helpers/raw-writes.ts';
+import { assertEachOnceInOrder } from '../helpers/record-checks.ts';
 import { createTopic, deleteRecords, growTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
@@ -68,10 +75,15 @@ function guarded(version: KafkaVersion): Record<string, string> {
   };
 }
 
-async function startLife(version: KafkaVersion): Promise<LinkedStage> {
+interface Versions {
+  readonly source: KafkaVersion;
+  readonly destination: KafkaVersion;
+}
+
+async function startLife({ source, destination }: Versions): Promise<LinkedStage> {
   return startStage({
-    source: { version, brokers: 2, settings: guarded(version) },
-    destination: { settings: guarded('4.4.0') },
+    source: { version: source, brokers: 2, settings: guarded(source) },
+    destination: { version: destination, settings: guarded(destination) },
     linkConfigs: {
       'acl.sync.enable': 'true',
       'acl.sync.ms': '1000',
@@ -242,19 +254,71 @@ async function isPromoted(stage: LinkedStage): Promise<void> {
   await assertSame(stage, ends);
 }
 
-function wantedVersions(): readonly KafkaVersion[] {
-  const wanted = process.env.CAUSEWAY_TEST_SOURCE;
-  if (wanted === undefined) return kafkaVersions;
-  const found = kafkaVersions.filter((version) => version === wanted);
-  assert.equal(found.length, 1, `CAUSEWAY_TEST_SOURCE is one of ${kafkaVersions.join()}`);
-  return found;
+/** What we offer must be what both we and this broker know. */
+async function offersNoMore({ atProxy, atDestination }: LinkedStage): Promise<void> {
+  const known = await atDestination.apiVersions();
+  const offered = await atProxy.apiVersions();
+  assert.ok(offered.size > 20);
+  for (const [key, { min, max }] of offered) {
+    const ofBroker = known.get(key);
+    assert.ok(ofBroker && ofBroker.min <= min && max <= ofBroker.max, `API ${key}: ${min}-${max}`);
+  }
 }
 
-for (const version of wantedVersions()) {
-  test(`R1, R4, R5, R6: a source of Kafka ${version}, from its mirrors to their promotion`, {
+/** Each writes to the promoted topic, and reads the copy and what came behind it. */
+async function clientsGoOn(stage: LinkedStage): Promise<void> {
+  const options = { bootstrap: stage.causeway.bootstrap, topic: plain };
+  for (const kind of ['java', 'librdkafka', 'franz-go', 'kafkajs'] as const) {
+    if ((await skipReason(kind)) !== false) continue;
+    const producer = await startProducer(kind, options);
+    const last = `last of ${kind}`;
+    const sent = await producer
+      .sendAll([{ partition: 0, value: last }])
+      .finally(() => producer.stop());
+    const consumer = await startConsumer(kind, { ...options, group: kind, reset: 'earliest' });
+    try {
+      await consumer.waitFor(last, (all) => all.some(({ value }) => value === last), patient);
+      const { records: read } = consumer;
+      assertEachOnceInOrder(read);
+      assert.equal(read.find(({ value }) => value === last)?.offset, sent[0]?.offset, kind);
+      assert.ok(
+        read.some(({ value }) => value?.startsWith('mirrored ')),
+        `${kind} reads the copy`,
+      );
+    } finally {
+      await consumer.stop();
+    }
+  }
+}
+
+const newest = '4.4.0';
+
+/** 3.4 is the oldest destination that we say to serve. */
+const destinations = kafkaVersions.filter((version) => version !== '2.8.2');
+
+function lives(): readonly Versions[] {
+  const { CAUSEWAY_TEST_SOURCE: source, CAUSEWAY_TEST_DESTINATION: destination } = process.env;
+  const all = [
+    ...kafkaVersions.map((version) => ({ source: version, destination: newest }) as const),
+    ...destinations.map((version) => ({ source: newest, destination: version }) as const),
+  ];
+  const wanted = all.filter(
+    (life, index) =>
+      (source ?? life.source) === life.source &&
+      (destination ?? life.destination) === life.destination &&
+      all.findIndex((one) => one.source === life.source && one.destination === life.destination) ===
+        index,
+  );
+  assert.ok(wanted.length > 0, `no life from ${source} to ${destination}`);
+  return wanted;
+}
+
+for (const versions of lives()) {
+  const { source, destination } = versions;
+  test(`R1, R4, R5, R6: from Kafka ${source} to ${destination}, from mirrors to promotion`, {
     timeout: 600_000,
   }, async () => {
-    const stage = await startLife(version);
+    const stage = await startLife(versions);
     try {
       const { atSource } = stage;
       const replication = 2;
@@ -264,6 +328,7 @@ for (const version of wantedVersions()) {
       await createTopic(atSource, compacted, { brokerIds: [1], configs: cleaned });
       await waitForGaps(stage);
       for (const problem of await createAcls(atSource, [readByApp])) assert.equal(problem, null);
+      await offersNoMore(stage);
       await produceAll(stage, 'before');
       await deleteRecords(atSource, plain, 0, 3n);
       for (const topic of topics) await stage.mirror(topic);
@@ -274,6 +339,7 @@ for (const version of wantedVersions()) {
       await losesLeader(stage);
       await syncs(stage);
       await isPromoted(stage);
+      await clientsGoOn(stage);
     } finally {
       await stage.stop();
     }
