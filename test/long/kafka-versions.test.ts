@@ -2,7 +2,7 @@
 // destination: plain, compacted and transactional topics are mirrored, grow, lose a leader, are
 // followed by groups, ACLs and configs, and are promoted. The source has two brokers; records come
 // from Java's own producers, gaps from the cleaner; at the end clients of several libraries go on
-// through the proxy. CAUSEWAY_TEST_SOURCE=2.8.2 or CAUSEWAY_TEST_DESTINATION=3.9.2 chooses one life.
+// through the proxy. CAUSEWAY_TEST_SOURCE=2.8.2 and CAUSEWAY_TEST_DESTINATION=3.9.2 choose.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBatchHeader } from '../../protocol/index.ts';
