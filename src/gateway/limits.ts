@@ -56,7 +56,7 @@ export const connectionsMax = 10_000;
 export const socketBufferBytes = 256 * 1024;
 
 /**
- * Sizes of the blocks that plain sockets are read into: the smallest for a connection at rest, the
+ * Sizes of the blocks that sockets are read into: the smallest for a connection at rest, the
  * largest for one whose reads fill it.
  */
 export const receiveBlockSizes: readonly number[] = [8 * 1024, 64 * 1024, 256 * 1024];

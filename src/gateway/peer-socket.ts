@@ -1,13 +1,15 @@
-// One socket of a session, to the client or to the broker. Owns how it is read and written: plain
-// sockets are read into blocks that are used again, neighbouring pieces of what passes leave in one
-// write, past the stream while nothing waits there. Refuses to know frames. Invariants: bytes of a
-// block are not overwritten before the kernel has them (R14 without copies); what `write` was given
-// leaves in that order; a chunk is only valid while its `onChunk` runs, unless the one who keeps it
-// asks `ReceiveBlocks.owned`.
+// One socket of a session, to the client or to the broker. Owns how it is read and written: read
+// into blocks that are used again (`block-reader.ts`); neighbouring pieces of what passes leave in
+// one write, of a plain socket past the stream while nothing waits there. Refuses to know frames.
+// Invariants: bytes of a block are not overwritten before the kernel has them (R14 without copies);
+// what `write` was given leaves in that order; a chunk is only valid while its `onChunk` runs,
+// unless the one who keeps it asks `ReceiveBlocks.owned`.
 import { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { BlockReader } from './block-reader.ts';
 import { DirectWrite } from './direct-write.ts';
 import type { HeldCount } from './held-bytes.ts';
-import { heldBytesAlways, lingerMs, receiveBlockSizes, socketBufferBytes } from './limits.ts';
+import { heldBytesAlways, lingerMs, socketBufferBytes } from './limits.ts';
 import type { Block, ReceiveBlocks } from './receive-blocks.ts';
 
 export interface PeerEvents {
@@ -25,23 +27,24 @@ export interface PeerMemory {
   readonly held: HeldCount;
 }
 
+interface Handle {
+  /** Negative where there is none. */
+  readonly fd?: number;
+  readStop?: () => number;
+  /** From then on reads go there, and then where the callback of each says. */
+  useUserBuffer?: (buffer: Buffer) => void;
+  reading?: boolean;
+}
+
 /** What of Node's sockets `net.Server` uses to make one: a handle can be given another owner. */
 interface SocketWithHandle {
-  _handle?: {
-    /** Negative where there is none. */
-    readonly fd?: number;
-    readStop?: () => number;
-    useUserBuffer?: unknown;
-    reading?: boolean;
-  } | null;
+  _handle?: Handle | null;
   _server?: unknown;
   server?: unknown;
 }
 
 /** Small pieces are put together: that is cheaper than a write of several. */
 const mergedBytesMax = 4096;
-/** So many reads in turn that would fit into the next smaller block give up the larger one. */
-const smallReadsMax = 64;
 /** What has to wait and takes less than this part of its block does not keep the block. */
 const keptPart = 2;
 
@@ -52,10 +55,7 @@ export class PeerSocket {
   readonly #events: PeerEvents;
   /** Null for TLS, and where sockets have no descriptor. */
   #direct: DirectWrite | null = null;
-  /** What the next read goes into; null when Node gives each read memory of its own. */
-  #block: Block | null = null;
-  #sizeClassWished = 0;
-  #smallReads = 0;
+  readonly #reader: BlockReader;
   /** Not written yet; neighbours in memory are one piece. */
   #pieces: Buffer[] = [];
   #piecesBytes = 0;
@@ -75,11 +75,21 @@ export class PeerSocket {
       this.#release(this.#inFlight.shift() ?? 0);
       this.#tellDrain();
     };
-    this.#socket = this.#readIntoBlocks(socket) ?? socket;
-    const own = this.#socket;
-    if (own === socket) own.on('data', (chunk: Buffer) => events.onChunk(chunk));
-    own.on('end', () => events.onEnd());
-    own.on('error', (error) => events.onError(error));
+    this.#reader = new BlockReader({
+      blocks: this.#blocks,
+      gathersRecords: socket instanceof TLSSocket,
+      onChunk: (chunk) => events.onChunk(chunk),
+    });
+    const own = this.#readIntoBlocks(socket);
+    this.#socket = own;
+    own.on('end', () => {
+      this.#reader.give();
+      events.onEnd();
+    });
+    own.on('error', (error) => {
+      this.#reader.give();
+      events.onError(error);
+    });
     own.on('close', () => {
       this.#releaseAll();
       events.onClose();
@@ -199,8 +209,7 @@ export class PeerSocket {
 
   #send(piece: Buffer): void {
     const block = this.#blocks.retain(piece);
-    const isWaste = block !== null && piece.length * keptPart < block.bytes.length;
-    if (block !== null && !(isWaste && this.#socket.writableLength > 0)) {
+    if (block !== null && !this.#isBetterCopied(piece, block)) {
       this.#inFlight.push(block);
       this.#socket.write(piece, this.#onWritten);
       return;
@@ -209,6 +218,12 @@ export class PeerSocket {
     this.#inFlight.push(piece.length);
     this.#socket.write(block === null ? piece : Buffer.from(piece), this.#onWritten);
     if (block !== null) this.#blocks.release(block);
+  }
+
+  #isBetterCopied(piece: Buffer, block: Block): boolean {
+    // What TLS writes is only done later: for a few bytes the next read would need another block.
+    if (this.#direct === null && piece.length <= mergedBytesMax) return true;
+    return piece.length * keptPart < block.bytes.length && this.#socket.writableLength > 0;
   }
 
   #tellDrain(): void {
@@ -231,20 +246,25 @@ export class PeerSocket {
 
   #releaseAll(): void {
     this.#releaseInFlight();
-    if (this.#block !== null) this.#blocks.release(this.#block);
-    this.#block = null;
+    this.#reader.release();
   }
 
-  /** A socket on the same handle that is read into blocks; null for TLS and where it cannot be. */
-  #readIntoBlocks(socket: Socket): Socket | null {
-    // Of Socket itself: TLS has a handle too, but reads through its own layer.
-    if (Object.getPrototypeOf(socket) !== Socket.prototype || socket.readableLength > 0)
-      return null;
-    const from = socket as SocketWithHandle;
-    const handle = from._handle;
-    if (socket.destroyed || socket.connecting || typeof handle?.useUserBuffer !== 'function') {
-      return null;
+  /** The socket to use from now on, read into blocks where that can be. */
+  #readIntoBlocks(socket: Socket): Socket {
+    const handle = (socket as SocketWithHandle)._handle;
+    const isReady = !(socket.destroyed || socket.connecting || socket.readableLength > 0);
+    if (isReady && typeof handle?.useUserBuffer === 'function') {
+      if (socket instanceof TLSSocket && this.#readRecordsIntoBlocks(socket, handle)) return socket;
+      if (Object.getPrototypeOf(socket) === Socket.prototype) {
+        return this.#replace(socket as SocketWithHandle, handle);
+      }
     }
+    socket.on('data', (chunk: Buffer) => this.#events.onChunk(chunk));
+    return socket;
+  }
+
+  /** A socket on the same handle, which Node reads into what it is given. */
+  #replace(from: SocketWithHandle, handle: Handle): Socket {
     handle.readStop?.();
     handle.reading = false;
     from._handle = null;
@@ -253,8 +273,8 @@ export class PeerSocket {
       allowHalfOpen: true,
       pauseOnCreate: true,
       onread: {
-        buffer: () => this.#nextBlock(),
-        callback: (count: number, bytes: Uint8Array) => this.#onRead(count, bytes as Buffer),
+        buffer: () => this.#reader.next(),
+        callback: (count: number) => this.#onRead(count),
       },
     };
     const own: Socket = new Socket(options as object);
@@ -265,34 +285,28 @@ export class PeerSocket {
     return own;
   }
 
-  #onRead(count: number, bytes: Buffer): boolean {
-    if (this.#block !== null) this.#sizeClassWished = this.#sizeClassAfter(this.#block, count);
-    this.#events.onChunk(bytes.subarray(0, count));
+  /**
+   * The same for TLS, whose handle has more to it than another socket could take over: what
+   * `onread` would have set is set now. False when this Node has other names for it.
+   */
+  #readRecordsIntoBlocks(socket: TLSSocket, handle: Handle): boolean {
+    const names = Object.getOwnPropertySymbols(socket);
+    const [buffer, callback, next] = ['kBuffer', 'kBufferCb', 'kBufferGen'].map((name) =>
+      names.find(({ description }) => description === name),
+    );
+    if (buffer === undefined || callback === undefined || next === undefined) return false;
+    const first = this.#reader.next();
+    Object.assign(socket, {
+      [buffer]: first,
+      [callback]: (count: number) => this.#onRead(count),
+      [next]: () => this.#reader.next(),
+    });
+    handle.useUserBuffer?.(first);
     return true;
   }
 
-  /** Large reads want larger blocks, and connections at rest must not hold them. */
-  #sizeClassAfter({ bytes, sizeClass }: Block, count: number): number {
-    if (count === bytes.length) {
-      this.#smallReads = 0;
-      return Math.min(sizeClass + 1, receiveBlockSizes.length - 1);
-    }
-    if (sizeClass === 0) return 0;
-    if (count > (receiveBlockSizes[sizeClass - 1] ?? 0)) this.#smallReads = 0;
-    else if (++this.#smallReads >= smallReadsMax) return sizeClass - 1;
-    return sizeClass;
-  }
-
-  /** Asked for after each read: the same block when everything in it has left. */
-  #nextBlock(): Buffer {
-    const block = this.#block;
-    const wished = this.#sizeClassWished;
-    if (block !== null) {
-      if (block.references === 1 && block.sizeClass === wished) return block.bytes;
-      this.#blocks.release(block);
-      this.#smallReads = 0;
-    }
-    this.#block = this.#blocks.take(wished);
-    return this.#block.bytes;
+  #onRead(count: number): boolean {
+    this.#reader.onRead(count);
+    return true;
   }
 }

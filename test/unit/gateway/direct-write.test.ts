@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
 import { type PeerEvents, PeerSocket } from '../../../src/gateway/peer-socket.ts';
 import { ReceiveBlocks } from '../../../src/gateway/receive-blocks.ts';
+import { pieceAt } from '../../helpers/pieces.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { until } from '../../helpers/wait.ts';
 
@@ -51,13 +52,6 @@ async function pairOf(events: Partial<PeerEvents> = {}): Promise<Pair> {
       server.close();
     },
   };
-}
-
-/** Each byte tells its place, so that no two pieces can be taken for each other. */
-function pieceAt(position: number, length: number): Buffer {
-  const piece = Buffer.allocUnsafe(length);
-  for (let index = 0; index < length; index++) piece[index] = ((position + index) * 7) % 251;
-  return piece;
 }
 
 test('R13: what leaves at once and what has to wait arrive in the order they were given', async () => {
