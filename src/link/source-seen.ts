@@ -10,7 +10,7 @@ import {
   type SourceSeenRecord,
 } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
-import type { SeenPartition } from './fetch/lag.ts';
+import { neverSeen, type SeenPartition } from './fetch/lag.ts';
 import type { LinkFeeds } from './fetch/link-feeds.ts';
 import type { LinkHealth } from './link-health.ts';
 import type { MirrorTopic } from './mirror/mirror-topics.ts';
@@ -23,8 +23,6 @@ const partitionsMax = 50_000;
 const lookMs = 1_000;
 /** Of a source that is lost: sooner than a minute, also where the last attempt has failed. */
 const lostSpacingMs = 5_000;
-
-const neverSeen: SeenPartition = { sourceEnd: -1n, contactTimeMs: -1, completeTimeMs: -1 };
 
 interface SeenLink {
   readonly name: string;

@@ -13,6 +13,7 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { describeLogDirsApi } from '../../cluster/apis.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock, LinkLimits } from '../context.ts';
 import { LinkError } from '../link-error.ts';
 import { topicConfigs } from '../mirror/cluster-configs.ts';
@@ -190,7 +191,7 @@ export class CompactCopies {
     if (feed.isStopped) return;
     const { link, clock, limits } = this.#parts;
     const count = (this.#failed.get(feed)?.count ?? 0) + 1;
-    const waitMs = Math.min(limits.rebuildCheckMs * 2 ** Math.min(count - 1, 20), retryMsMax);
+    const waitMs = backOffMs(count, limits.rebuildCheckMs, retryMsMax);
     this.#failed.set(feed, { count, retryAtMs: clock.monotonicMs() + waitMs });
     link.events.warn(
       'mirror_copy_not_rebuilt',

@@ -4,6 +4,7 @@
 // for again as long as the mirror is fetched: another leader may have it, or the same one later.
 import { ErrorCode, errorName, forEachBatch } from '../../../protocol/index.ts';
 import type { LogDamage } from '../../../storage/mirror-log.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchOnce } from '../source-offsets.ts';
@@ -145,8 +146,8 @@ class DamageRepairs {
   #noteFailure(from: bigint, error: Error): string | null {
     const before = this.#failed.get(from);
     const count = (before?.count ?? 0) + 1;
-    const waitMs = Math.min(retryMsMin * 2 ** Math.min(count - 1, 20), retryMsMax);
     const cause = messageOf(error);
+    const waitMs = backOffMs(count, retryMsMin, retryMsMax);
     const retryAtMs = this.#parts.clock.monotonicMs() + waitMs;
     this.#failed.set(from, { count, retryAtMs, cause });
     return cause === before?.cause ? null : cause;

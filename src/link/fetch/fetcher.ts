@@ -12,6 +12,7 @@ import { ClusterError } from '../../cluster/cluster.ts';
 import { FrameBuffer } from '../../cluster/frame-buffer.ts';
 import type { FrameReceiver } from '../../cluster/frame-intake.ts';
 import { isHeldBack } from '../../cluster/held-back.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
 import { fetchTopicIdsFrom } from '../source-offsets.ts';
@@ -29,6 +30,7 @@ import type { FeedLink } from './source-link.ts';
 const idleWaitMs = 1_000;
 const blockedWaitMs = 200;
 const answerTimeoutMs = 30_000;
+const backoffMinMs = 50;
 const backoffMaxMs = 2_000;
 const throttleMaxMs = 30_000;
 /** When all answers have waited so long for some partition, the others get one more. */
@@ -238,7 +240,7 @@ export class BrokerFetcher {
     }
     // A line that is slow, or is cut again and again, is used as long as it brings something.
     if (round.takenBytes > 0) this.#failures = 0;
-    this.#pause(Math.min(50 * 2 ** this.#failures++, backoffMaxMs));
+    this.#pause(backOffMs(++this.#failures, backoffMinMs, backoffMaxMs));
   }
 
   #chargeThrottle(bytes: number): void {

@@ -46,7 +46,11 @@ interface Now {
   readonly unixMs: number;
 }
 
-const noRecord = { seen: { sourceEnd: -1n, contactTimeMs: -1, completeTimeMs: -1 }, unixMs: 0 };
+export const neverSeen: SeenPartition = {
+  sourceEnd: -1n,
+  contactTimeMs: -1,
+  completeTimeMs: -1,
+};
 
 export class LagTracker {
   /** By whoever was here before a restart. */
@@ -67,7 +71,10 @@ export class LagTracker {
   constructor(
     mirrorEnd: bigint,
     nowMs: number,
-    recorded: { readonly seen: SeenPartition; readonly unixMs: number } = noRecord,
+    recorded: { readonly seen: SeenPartition; readonly unixMs: number } = {
+      seen: neverSeen,
+      unixMs: 0,
+    },
   ) {
     const { seen, unixMs } = recorded;
     // Of a clock that was set back meanwhile it is not from the future.

@@ -3,6 +3,7 @@
 // resolved nothing is appended to its log any more by the fetcher.
 import { forEachBatch, zeroUuid } from '../../../protocol/index.ts';
 import type { AppendResult, MirrorLog } from '../../../storage/mirror-log.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock } from '../context.ts';
 import type { LagTracker } from './lag.ts';
 
@@ -283,8 +284,7 @@ export class PartitionFeed {
     this.#failures++;
     this.#cause = cause;
     this.#ahead = null;
-    const delay = delayMs * 2 ** Math.min(this.#failures - 1, 10);
-    this.retryAtMs = nowMs + Math.min(delay, Math.max(backoffMaxMs, delayMs));
+    this.retryAtMs = nowMs + backOffMs(this.#failures, delayMs, Math.max(backoffMaxMs, delayMs));
   }
 
   /** One after the other, and waited for by `stop`. */

@@ -5,14 +5,15 @@ import { StorageError } from '../../../storage/errors.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import type { LinkRecord, TopicRecord } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import { LinkError } from '../link-error.ts';
 import { messageOf } from '../signal.ts';
 import { type GrowthParts, growMirror } from './grow-mirror.ts';
 
 /** What waits for the source may be over with its next answer. */
 const waitToldMs = 10_000;
-const retryMs = 2_000;
-const retryMaxMs = 60_000;
+const retryMsMin = 2_000;
+const retryMsMax = 60_000;
 
 export interface GrowingLink {
   readonly name: string;
@@ -98,7 +99,7 @@ export class MirrorGrowth {
     } catch (error) {
       const cause = causeOf(error);
       growing.failures++;
-      const delayMs = Math.min(retryMs * 2 ** (growing.failures - 1), retryMaxMs);
+      const delayMs = backOffMs(growing.failures, retryMsMin, retryMsMax);
       growing.retryAtMs = this.#parts.context.clock.monotonicMs() + delayMs;
       growing.cause = cause;
       this.#tell(record, growing);
