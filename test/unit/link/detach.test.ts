@@ -10,7 +10,6 @@ import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import type { MirrorStatuses } from '../../../src/link/mirror-statuses.ts';
 import { Detach } from '../../../src/link/switch/detach.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
 import { type StateChange, StateError } from '../../../src/state/state.ts';
 import {
   nativeEpoch,
@@ -23,9 +22,9 @@ import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 import {
   FakeCluster,
   FakeState,
+  mirrorRecord,
   openTestStorage,
   shellId,
-  sourceId,
   testContext,
   topicInfo,
 } from './fakes.ts';
@@ -154,19 +153,11 @@ const splicedAt = (end: bigint, nativeEnd: bigint) =>
   });
 
 /** Shifts: 100 and 0. What lies below 100 of partition 0 was never copied. */
-const promotedRecord: TopicRecord = {
-  kind: 'topic',
-  name: 'orders',
-  topicId: shellId,
-  link: 'dr',
-  sourceTopic: 'orders',
-  sourceTopicId: sourceId,
+const promotedRecord = mirrorRecord({
   state: 'STOPPED',
-  stateTimeMs: 0,
-  error: null,
   partitions: [splicedAt(100n, 0n), splicedAt(0n, 0n)],
   stoppedBy: 'promote',
-};
+});
 
 const before = { near: [150n, 7n], far: [1_000n], below: [40n], other: [1n] };
 /** `near` lies, after the move, where `far` could have been: no value tells by itself. */

@@ -17,6 +17,7 @@ import {
   batch,
   FakeCluster,
   FakeState,
+  mirrorRecord,
   openTestStorage,
   shellId,
   sourceId,
@@ -25,20 +26,10 @@ import {
 } from './fakes.ts';
 
 function activeRecord(parts: Partial<TopicRecord> = {}): TopicRecord {
-  return {
-    kind: 'topic',
-    name: 'orders',
-    topicId: shellId,
-    link: 'dr',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
-    state: 'ACTIVE',
-    stateTimeMs: 0,
-    error: null,
+  return mirrorRecord({
     partitions: [newMirror(virtualOffset(0n)), newMirror(virtualOffset(0n))],
-    stoppedBy: null,
     ...parts,
-  };
+  });
 }
 
 /** Partition 0: [0, 3) of epoch 4 with a transaction open from 2 on; partition 1 is empty. */

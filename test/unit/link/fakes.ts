@@ -39,6 +39,8 @@ import {
   StateError,
   type StateErrorCode,
 } from '../../../src/state/state.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
+import { newMirror } from '../../../src/timeline/timeline.ts';
 import { type Disk, nodeClock, nodeDisk, openDiskStorage } from '../../../storage/index.ts';
 import type { MirrorLog, MirrorStorage } from '../../../storage/mirror-log.ts';
 
@@ -340,6 +342,25 @@ export function batch(made: TestBatch): Buffer {
   });
   patchBatch(built, 0, { offsetShift: 0n, epochShift: epoch });
   return built;
+}
+
+/** `orders`, an ACTIVE mirror of one partition, unless said otherwise. */
+export function mirrorRecord(of: Partial<TopicRecord> = {}): TopicRecord {
+  const { name = 'orders' } = of;
+  return {
+    kind: 'topic',
+    name,
+    topicId: shellId,
+    link: 'dr',
+    sourceTopic: name,
+    sourceTopicId: sourceId,
+    state: 'ACTIVE',
+    stateTimeMs: 0,
+    error: null,
+    partitions: [newMirror(virtualOffset(0n))],
+    stoppedBy: null,
+    ...of,
+  };
 }
 
 /** Partition 0 of `orders`, whose leader is broker 1 in epoch 5, unless said otherwise. */

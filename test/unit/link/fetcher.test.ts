@@ -18,11 +18,11 @@ import type { LinkClock } from '../../../src/link/context.ts';
 import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
 import { BrokerFetcher } from '../../../src/link/fetch/fetcher.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
+import type { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { RangeReaders } from '../../../src/link/fetch/range-readers.ts';
 import { until } from '../../helpers/wait.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId } from './fakes.ts';
+import { batch, FakeCluster, feedOf, openTestStorage, shellId, sourceId } from './fakes.ts';
 
 /** Every partition that is asked for has one more record. */
 function answer(request: FetchRequest, throttleTimeMs = 0) {
@@ -74,12 +74,7 @@ async function scene(t: TestContext, options: { clock: LinkClock; partitions: nu
   for (let partition = 0; partition < options.partitions; partition++) {
     const log = await storage.create({ topicId: shellId, partition }, 0n);
     const lag = new LagTracker(0n, clock.monotonicMs());
-    const names = { topic: 'orders', sourceTopic: 'orders', sourceTopicId: sourceId };
-    const feed = new PartitionFeed({
-      ...{ ...names, partition, log, lag, clock },
-      isCompacted: () => false,
-    });
-    feed.follow(1, 5);
+    const feed = feedOf(log, { partition, lag, clock });
     world.feeds.push(feed);
     fetcher.add(feed);
   }

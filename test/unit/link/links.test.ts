@@ -8,12 +8,11 @@ import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { wholeReceipt } from '../../../src/link/mirror-commands.ts';
 import { SwitchedWatch } from '../../../src/link/switch/switched-watch.ts';
 import type { ReceiptRecord, ReceiptTopic, TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import { until } from '../../helpers/wait.ts';
 import {
   FakeCluster,
   FakeState,
+  mirrorRecord,
   openTestStorage,
   shellId,
   sourceId,
@@ -24,12 +23,13 @@ import {
 const ids = ['AAAAAAAAAAAAAAAAAAAAAQ', 'AAAAAAAAAAAAAAAAAAAAAw'] as const;
 
 function topic(name: string, parts: Partial<TopicRecord> = {}): TopicRecord {
-  return {
-    ...{ kind: 'topic', name, topicId: ids[0], link: 'dr', linkId: ids[0], sourceTopic: name },
-    ...{ sourceTopicId: sourceId, state: 'ACTIVE', stateTimeMs: Date.now(), error: null },
-    ...{ partitions: [newMirror(virtualOffset(0n))], stoppedBy: null },
+  return mirrorRecord({
+    name,
+    topicId: ids[0],
+    linkId: ids[0],
+    stateTimeMs: Date.now(),
     ...parts,
-  };
+  });
 }
 
 function receiptOf(id: string, names: readonly string[]): ReceiptRecord {

@@ -5,7 +5,6 @@ import { type TestContext, test } from 'node:test';
 import { LogRemovals, logRemoval } from '../../../src/link/mirror/log-removals.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { StorageError } from '../../../storage/errors.ts';
@@ -13,17 +12,16 @@ import type { LogId } from '../../../storage/mirror-log.ts';
 import {
   FakeCluster,
   FakeState,
+  mirrorRecord,
   openTestStorage,
   shellId,
   sourceId,
   testContext,
 } from './fakes.ts';
 
-const record: TopicRecord = {
-  ...{ kind: 'topic', name: 'orders', topicId: shellId, link: 'dr', sourceTopic: 'orders' },
-  ...{ sourceTopicId: sourceId, state: 'ACTIVE', stateTimeMs: 0, error: null, stoppedBy: null },
+const record = mirrorRecord({
   partitions: [newMirror(virtualOffset(0n)), newMirror(virtualOffset(0n))],
-};
+});
 
 async function scene(t: TestContext) {
   const state = new FakeState();

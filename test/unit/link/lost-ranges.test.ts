@@ -20,6 +20,7 @@ import {
   FakeCluster,
   FakeState,
   feedOf,
+  mirrorRecord,
   openTestStorage,
   shellId,
   sourceId,
@@ -134,11 +135,7 @@ test('a mirror made just now is stopped by what it loses of what it has read', a
 /** A topic whose copies hold [0, 2), and whose source has lost what lies below its starts. */
 async function failing(t: TestContext, starts: readonly (bigint | null)[]) {
   const state = new FakeState();
-  const record: TopicRecord = {
-    ...{ kind: 'topic', name: 'orders', topicId: shellId, link: 'dr', sourceTopic: 'orders' },
-    ...{ sourceTopicId: sourceId, state: 'ACTIVE', stateTimeMs: 1, error: null, stoppedBy: null },
-    partitions: starts.map(() => newMirror(virtualOffset(0n))),
-  };
+  const record = mirrorRecord({ partitions: starts.map(() => newMirror(virtualOffset(0n))) });
   state.topics.set('orders', record);
   const { storage } = await openTestStorage(t);
   const source = new FakeCluster();

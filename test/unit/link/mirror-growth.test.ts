@@ -6,12 +6,10 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { MirrorGrowth } from '../../../src/link/mirror/mirror-growth.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import {
   FakeCluster,
   FakeState,
+  mirrorRecord,
   openTestStorage,
   shellId,
   sourceId,
@@ -21,12 +19,7 @@ import {
 
 async function scene(t: TestContext) {
   const state = new FakeState();
-  const record: TopicRecord = {
-    ...{ kind: 'topic', name: 'orders', topicId: shellId, link: 'dr', sourceTopic: 'orders' },
-    ...{ sourceTopicId: sourceId, state: 'ACTIVE', stateTimeMs: 1, error: null, stoppedBy: null },
-    partitions: [newMirror(virtualOffset(0n))],
-  };
-  state.topics.set('orders', record);
+  state.topics.set('orders', mirrorRecord());
   const { storage } = await openTestStorage(t);
   await storage.create({ topicId: shellId, partition: 0 }, 0n);
   const [source, destination] = [new FakeCluster(), new FakeCluster()];

@@ -4,28 +4,8 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { Events } from '../../../src/observe/events.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import { StorageError } from '../../../storage/errors.ts';
-import { batch, FakeState, openTestStorage, shellId, sourceId } from './fakes.ts';
-
-function record(parts: Partial<TopicRecord> = {}): TopicRecord {
-  return {
-    kind: 'topic',
-    name: 'orders',
-    topicId: shellId,
-    link: 'dr',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
-    state: 'ACTIVE',
-    stateTimeMs: 0,
-    error: null,
-    partitions: [newMirror(virtualOffset(0n))],
-    stoppedBy: null,
-    ...parts,
-  };
-}
+import { batch, FakeState, mirrorRecord, openTestStorage, shellId } from './fakes.ts';
 
 async function scene(t: TestContext) {
   const state = new FakeState();
@@ -38,7 +18,7 @@ async function scene(t: TestContext) {
 test('R8: the advertised epoch comes from visible batches and never goes back', async (t) => {
   const { state, storage, topics } = await scene(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  state.topics.set('orders', record());
+  state.topics.set('orders', mirrorRecord());
   await topics.start();
   const epoch = () => topics.byName('orders')?.partition(0)?.advertisedEpoch;
   assert.equal(epoch(), 0);
@@ -54,14 +34,14 @@ test('R8: the advertised epoch comes from visible batches and never goes back', 
   await log.truncate(1n);
   assert.equal(epoch(), 7);
   // A change of the record makes new views; the epoch lives on.
-  await state.commit([{ put: record({ state: 'PAUSED' }) }]);
+  await state.commit([{ put: mirrorRecord({ state: 'PAUSED' }) }]);
   assert.equal(epoch(), 7);
 });
 
 test('after a truncation clients are sent away until the new epoch is durable', async (t) => {
   const { state, storage, topics } = await scene(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  state.topics.set('orders', record());
+  state.topics.set('orders', mirrorRecord());
   await topics.start();
   const partition = () => topics.byName('orders')?.partition(0);
   await log.append(batch({ base: 0n, count: 2, epoch: 3 }));
@@ -73,7 +53,7 @@ test('after a truncation clients are sent away until the new epoch is durable', 
   await log.truncate(0n);
   assert.deepEqual(told, ['orders']);
   assert.equal(partition()?.isTruncating, true);
-  await state.commit([{ put: record({ stateTimeMs: 1 }) }]);
+  await state.commit([{ put: mirrorRecord({ stateTimeMs: 1 }) }]);
   assert.equal(partition()?.isTruncating, true);
   await log.append(batch({ base: 0n, epoch: 4 }));
   await log.flush();
@@ -84,7 +64,7 @@ test('R8: a restart in the middle of a truncation told clients a lower epoch, an
   const state = new FakeState();
   const { storage, reopen } = await openTestStorage(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  state.topics.set('orders', record());
+  state.topics.set('orders', mirrorRecord());
   const before = new MirrorTopics({ state, storage, events: new Events() });
   await before.start();
   await log.append(batch({ base: 0n, epoch: 3 }));
@@ -112,7 +92,7 @@ test('who waits for some topics hears of these only, until it waits no more', as
   await topics.start();
   const heard = { orders: 0, both: 0 };
   const change = (name: string, stateTimeMs: number) =>
-    state.commit([{ put: record({ name, topicId: null, partitions: [], stateTimeMs }) }]);
+    state.commit([{ put: mirrorRecord({ name, topicId: null, partitions: [], stateTimeMs }) }]);
   const leave = topics.onChangeOf(['orders'], () => heard.orders++);
   topics.onChangeOf(new Set(['orders', 'payments']), () => heard.both++);
   await change('orders', 1);
@@ -126,7 +106,7 @@ test('who waits for some topics hears of these only, until it waits no more', as
 
 test('R19: a log that cannot be opened is null and an event, the topic is there', async (t) => {
   const { state, events, topics } = await scene(t);
-  state.topics.set('orders', record());
+  state.topics.set('orders', mirrorRecord());
   assert.equal(topics.isSettled, false);
   await topics.start();
   assert.equal(topics.isSettled, true);
@@ -143,18 +123,18 @@ test('modes, ids and counts follow the state', async (t) => {
   await topics.start();
   const told: string[] = [];
   topics.onChange((name) => told.push(`${name} ${topics.byName(name)?.mode}`));
-  const intent = record({ state: 'PENDING_MIRROR', topicId: null, partitions: [] });
+  const intent = mirrorRecord({ state: 'PENDING_MIRROR', topicId: null, partitions: [] });
   await state.commit([{ put: intent }]);
   assert.equal(topics.byName('orders')?.mode, 'mirror');
   assert.equal(topics.byId(shellId), undefined);
   assert.deepEqual([topics.hasMirrors, topics.hasPromoted], [true, false]);
   await topics.createLog({ topicId: shellId, partition: 0 }, 0n);
-  await state.commit([{ put: record() }]);
+  await state.commit([{ put: mirrorRecord() }]);
   assert.equal(topics.byId(shellId)?.name, 'orders');
   assert.notEqual(topics.byName('orders')?.partition(0)?.log, null);
   topics.setPhase('orders', 'SWITCHING');
   assert.equal(topics.byName('orders')?.mode, 'switching');
-  await state.commit([{ put: record({ state: 'STOPPED', stoppedBy: 'promote' }) }]);
+  await state.commit([{ put: mirrorRecord({ state: 'STOPPED', stoppedBy: 'promote' }) }]);
   assert.deepEqual([topics.hasMirrors, topics.hasPromoted], [false, true]);
   await state.commit([{ delete: 'topic/orders' }]);
   assert.equal(topics.byId(shellId), undefined);

@@ -11,28 +11,27 @@ import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { blockingCodes, withRemedy } from '../../../src/link/switch/blocking.ts';
 import { Promotions } from '../../../src/link/switch/promote.ts';
 import type { PendingStop, TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import { type Disk, nodeDisk } from '../../../storage/index.ts';
 import { rootDirectory } from '../../helpers/repository.ts';
 import { until } from '../../helpers/wait.ts';
-import { batch, FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
+import {
+  batch,
+  FakeCluster,
+  FakeState,
+  mirrorRecord,
+  openTestStorage,
+  testContext,
+  topicInfo,
+} from './fakes.ts';
 
 const ids = ['AAAAAAAAAAAAAAAAAAAAAQ', 'AAAAAAAAAAAAAAAAAAAAAg', 'AAAAAAAAAAAAAAAAAAAAAw'];
 
 function pending(index: number, atomic?: PendingStop['atomic'], deadlineMs = 60_000): TopicRecord {
-  return {
-    kind: 'topic',
+  return mirrorRecord({
     name: `t${index}`,
     topicId: ids[index] ?? '',
-    link: 'dr',
-    sourceTopic: `t${index}`,
     sourceTopicId: ids[index] ?? '',
     state: 'PENDING_STOPPED',
-    stateTimeMs: 0,
-    error: null,
-    partitions: [newMirror(virtualOffset(0n))],
-    stoppedBy: null,
     stopping: {
       command: 'promote',
       actor: 'test',
@@ -40,7 +39,7 @@ function pending(index: number, atomic?: PendingStop['atomic'], deadlineMs = 60_
       cuts: [],
       ...(atomic === undefined ? {} : { atomic }),
     },
-  };
+  });
 }
 
 /** Topics t0, t1 ... with two records each, here and at the source. */

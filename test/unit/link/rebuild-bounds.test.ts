@@ -14,9 +14,16 @@ import { defaultLinkLimits } from '../../../src/link/context.ts';
 import { ByteThrottle } from '../../../src/link/fetch/byte-throttle.ts';
 import { CompactCopies } from '../../../src/link/fetch/compact-copies.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { FakeLink, linkBounds } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
+import {
+  batch,
+  FakeCluster,
+  feedOf,
+  openTestStorage,
+  shellId,
+  sourceId,
+  topicInfo,
+} from './fakes.ts';
 
 interface Wanted {
   readonly topics: readonly {
@@ -52,18 +59,7 @@ async function scene(t: TestContext, options: { bytesPerSecond?: number } = {}) 
   cluster.script('DescribeLogDirs', () => ({ throttleTimeMs: 0, errorCode: 0, results: [] }));
   const lag = new LagTracker(6n, time.nowMs);
   lag.observeSource(6n, { nowMs: time.nowMs, unixMs: time.nowMs });
-  const feed = new PartitionFeed({
-    topic: 'orders',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
-    partition: 0,
-    log,
-    lag,
-    clock,
-    isCompacted: () => true,
-    isCleaningUnseen: true,
-  });
-  feed.follow(1, 0);
+  const feed = feedOf(log, { lag, clock, isCompacted: () => true, isCleaningUnseen: true });
   const link = new FakeLink(cluster);
   const read: number[] = [];
   const throttle = new ByteThrottle();

@@ -21,25 +21,11 @@ import { ShellWatch } from '../../../src/link/mirror/shell-watch.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { Events } from '../../../src/observe/events.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import { until } from '../../helpers/wait.ts';
-import { FakeCluster, FakeState, shellId, sourceId, topicInfo } from './fakes.ts';
+import { FakeCluster, FakeState, mirrorRecord, shellId, sourceId, topicInfo } from './fakes.ts';
 
 function mirror(topicId: string): TopicRecord {
-  return {
-    kind: 'topic',
-    name: 't',
-    topicId,
-    link: 'dr',
-    sourceTopic: 't',
-    sourceTopicId: sourceId,
-    state: 'ACTIVE',
-    stateTimeMs: 0,
-    error: null,
-    partitions: [newMirror(virtualOffset(0n))],
-    stoppedBy: null,
-  };
+  return mirrorRecord({ name: 't', topicId });
 }
 
 /** Any broker's metadata are those of broker 1; some do not know topics, or are mute. */

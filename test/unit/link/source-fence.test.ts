@@ -7,17 +7,8 @@ import type { LinkRuntime } from '../../../src/link/link.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { SourceFence } from '../../../src/link/switch/source-fence.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
 import { until } from '../../helpers/wait.ts';
-import {
-  FakeCluster,
-  FakeState,
-  openTestStorage,
-  shellId,
-  sourceId,
-  testContext,
-} from './fakes.ts';
+import { FakeCluster, FakeState, mirrorRecord, openTestStorage, testContext } from './fakes.ts';
 
 /** A source with an authorizer; requests of one API wait while `gate` is set. */
 class GuardedCluster extends FakeCluster {
@@ -38,18 +29,8 @@ class GuardedCluster extends FakeCluster {
 }
 
 function promoting(): TopicRecord {
-  return {
-    kind: 'topic',
-    name: 'orders',
-    topicId: shellId,
-    link: 'dr',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
+  return mirrorRecord({
     state: 'PENDING_STOPPED',
-    stateTimeMs: 0,
-    error: null,
-    partitions: [newMirror(virtualOffset(0n))],
-    stoppedBy: null,
     stopping: {
       command: 'promote',
       actor: 'test',
@@ -57,7 +38,7 @@ function promoting(): TopicRecord {
       cuts: [],
       fenceSource: true,
     },
-  };
+  });
 }
 
 async function scene(t: TestContext) {

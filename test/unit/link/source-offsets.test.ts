@@ -14,13 +14,19 @@ import {
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
-import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { resolveOutOfRange } from '../../../src/link/fetch/out-of-range.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { sourceStarts } from '../../../src/link/mirror/start-offset.ts';
 import { fetchOnce } from '../../../src/link/source-offsets.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
+import {
+  batch,
+  FakeCluster,
+  feedOf,
+  openTestStorage,
+  shellId,
+  sourceId,
+  topicInfo,
+} from './fakes.ts';
 
 const info = topicInfo('t', sourceId, [0]);
 
@@ -70,17 +76,7 @@ test('a start that has moved is followed only when its batch could be looked at'
   const { storage } = await openTestStorage(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
   const source = new Cut();
-  const feed = new PartitionFeed({
-    topic: 't',
-    sourceTopic: 't',
-    sourceTopicId: sourceId,
-    partition: 0,
-    log,
-    lag: new LagTracker(0n, 0),
-    clock: systemClock,
-    isCompacted: () => false,
-  });
-  feed.follow(1, 0);
+  const feed = feedOf(log, { topic: 't', sourceTopic: 't' });
   const link = new FakeLink(source);
   link.lostHistory = 'continue';
   source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;

@@ -12,9 +12,14 @@ import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { SourceSeen } from '../../../src/link/source-seen.ts';
 import { linkStatus, partitionStatuses } from '../../../src/link/status.ts';
 import type { LinkRecord, MirrorState, TopicRecord } from '../../../src/state/records.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
-import { FakeCluster, FakeState, openTestStorage, sourceId, testContext } from './fakes.ts';
+import {
+  FakeCluster,
+  FakeState,
+  mirrorRecord,
+  openTestStorage,
+  sourceId,
+  testContext,
+} from './fakes.ts';
 
 const names = ['live', 'paused', 'failed', 'fresh'] as const;
 type Name = (typeof names)[number];
@@ -26,11 +31,7 @@ const link: LinkRecord = {
 
 function mirror(name: Name, state: MirrorState): TopicRecord {
   const topicId = `AAAAAAAAAAAAAAAAAAAAA${'ABCD'[names.indexOf(name)]}`;
-  return {
-    ...{ kind: 'topic', name, topicId, link: 'dr', sourceTopic: name, sourceTopicId: sourceId },
-    ...{ state, stateTimeMs: 1, error: null, stoppedBy: null },
-    partitions: [newMirror(virtualOffset(0n))],
-  };
+  return mirrorRecord({ name, topicId, state });
 }
 
 /** Runs the link as a process does; `restart` ends it and begins the next one. */

@@ -7,24 +7,17 @@ import { examine, Lasting } from '../../../src/link/source-watch.ts';
 import type { TopicRecord } from '../../../src/state/records.ts';
 import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
+import { mirrorRecord } from './fakes.ts';
 
 const id = 'AAAAAAAAAAAAAAAAAAAAAQ';
 const otherId = 'AAAAAAAAAAAAAAAAAAAAAg';
 
 function record(partitions: number, sourceTopicId = id): TopicRecord {
-  return {
-    kind: 'topic',
-    name: 'orders',
+  return mirrorRecord({
     topicId: otherId,
-    link: 'dr',
-    sourceTopic: 'orders',
     sourceTopicId,
-    state: 'ACTIVE',
-    stateTimeMs: 0,
-    error: null,
     partitions: Array.from({ length: partitions }, () => newMirror(virtualOffset(0n))),
-    stoppedBy: null,
-  };
+  });
 }
 
 function info(partitions: number, parts: { topicId?: string; errorCode?: number } = {}): TopicInfo {

@@ -5,10 +5,17 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
-import { PartitionFeed } from '../../../src/link/fetch/partition-feed.ts';
 import { SourceWhileFull } from '../../../src/link/fetch/source-while-full.ts';
 import { FakeLink } from './fake-link.ts';
-import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
+import {
+  batch,
+  FakeCluster,
+  feedOf,
+  openTestStorage,
+  shellId,
+  sourceId,
+  topicInfo,
+} from './fakes.ts';
 
 const everyMs = 10_000;
 
@@ -24,17 +31,7 @@ async function scene(t: TestContext) {
   cluster.topics.set('orders', topicInfo('orders', sourceId, [0]));
   cluster.ends.set('orders/0', 60n);
   const link = new FakeLink(cluster);
-  const feed = new PartitionFeed({
-    topic: 'orders',
-    sourceTopic: 'orders',
-    sourceTopicId: sourceId,
-    partition: 0,
-    log,
-    lag: new LagTracker(30n, nowMs),
-    clock,
-    isCompacted: () => false,
-  });
-  feed.follow(1, 0);
+  const feed = feedOf(log, { lag: new LagTracker(30n, nowMs), clock });
   const limits = { sourceWhileFullMs: everyMs };
   const starts = new SourceWhileFull({ link, clock, limits, storage: disk });
   const look = async (start: bigint): Promise<bigint> => {

@@ -4,16 +4,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { promisedGrants, WriteGrants } from '../../../src/link/switch/write-grants.ts';
-import type { Acl, LinkRecord, TopicRecord } from '../../../src/state/records.ts';
+import type { Acl, LinkRecord } from '../../../src/state/records.ts';
 import { until } from '../../helpers/wait.ts';
-import {
-  FakeCluster,
-  FakeState,
-  openTestStorage,
-  shellId,
-  sourceId,
-  testContext,
-} from './fakes.ts';
+import { FakeCluster, FakeState, mirrorRecord, openTestStorage, testContext } from './fakes.ts';
 
 function grant(resourceName: string, patternType = 3): Acl {
   const grantee = { principal: 'User:app', host: '*' };
@@ -27,19 +20,11 @@ function grant(resourceName: string, patternType = 3): Acl {
   };
 }
 
-const switchedRecord: TopicRecord = {
-  kind: 'topic',
-  name: 'orders',
-  topicId: shellId,
-  link: 'dr',
-  sourceTopic: 'orders',
-  sourceTopicId: sourceId,
+const switchedRecord = mirrorRecord({
   state: 'STOPPED',
-  stateTimeMs: 1,
-  error: null,
   partitions: [],
   stoppedBy: 'failover',
-};
+});
 
 function linkRecord(isSynced: boolean): LinkRecord {
   return {
