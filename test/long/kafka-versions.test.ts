@@ -184,7 +184,9 @@ async function retentionBecomes(cluster: Cluster, value: string): Promise<void> 
 
 async function grows(stage: LinkedStage): Promise<void> {
   await growTopic(stage.atSource, plain, 4);
-  await write(stage.atSource, plain, 3, values('grown', 5));
+  // Its leader hears of it a little later.
+  const writes = () => write(stage.atSource, plain, 3, values('grown', 5));
+  await until('a write to it', () => writes().then(() => true));
   await until(
     'the fourth partition',
     async () => {
@@ -265,9 +267,9 @@ async function offersNoMore({ atProxy, atDestination }: LinkedStage): Promise<vo
   }
 }
 
-/** Each writes to the promoted topic, and reads the copy and what came behind it. */
+/** Each writes to a promoted topic, whose compression all know, and reads it from its start. */
 async function clientsGoOn(stage: LinkedStage): Promise<void> {
-  const options = { bootstrap: stage.causeway.bootstrap, topic: plain };
+  const options = { bootstrap: stage.causeway.bootstrap, topic: transactional };
   for (const kind of ['java', 'librdkafka', 'franz-go', 'kafkajs'] as const) {
     if ((await skipReason(kind)) !== false) continue;
     const producer = await startProducer(kind, options);
