@@ -45,9 +45,9 @@ import {
 } from '../timeline/timeline.ts';
 import { partitionKey, refusal, setLeader } from './fetch-answers.ts';
 import type { GatewayServices, ResponsePatch } from './handler.ts';
-import { noteHighWatermark } from './high-watermarks.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
+import { noteHighWatermark } from './shell-facts.ts';
 import { promotedStart } from './shell-starts.ts';
 import {
   isMirrored,

@@ -121,6 +121,11 @@ export interface Resolver<Ask, Answer> {
   refuse(partition: number, errorCode: number): Answer;
 }
 
+/** Of one partition of an answer that names topics. */
+export function placeKey(topic: string, partition: number): string {
+  return `${partition}/${topic}`;
+}
+
 export async function resolveAll<Ask, Answer>(
   topics: readonly TopicOf<Ask>[],
   resolver: Resolver<Ask, Answer>,
@@ -139,14 +144,14 @@ export async function resolveAll<Ask, Answer>(
     .filter(({ partitions }) => partitions.length > 0);
   const answers = new Map<string, Answer>();
   for (const { name, partitions } of open.length > 0 ? await resolver.askBroker(open) : []) {
-    for (const answer of partitions) answers.set(`${resolver.indexOf(answer)}/${name}`, answer);
+    for (const answer of partitions) answers.set(placeKey(name, resolver.indexOf(answer)), answer);
   }
   return resolved.map(({ name, partitions }) => ({
     name,
     partitions: partitions.map((one) => {
       if (one.kind === 'done') return one.answer;
       const index = resolver.indexOf(one.ask);
-      const answer = answers.get(`${index}/${name}`);
+      const answer = answers.get(placeKey(name, index));
       if (answer === undefined) return resolver.refuse(index, ErrorCode.UNKNOWN_SERVER_ERROR);
       return one.finish(answer);
     }),

@@ -17,12 +17,11 @@ import {
 } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../protocol/index.ts';
 import { type Api, ClusterError } from '../cluster/cluster.ts';
-import type { NativeExtent } from '../timeline/timeline.ts';
 import { partitionKey } from './fetch-answers.ts';
 import { partitionToNative, replacePartitions, shiftFrame } from './fetch-shift.ts';
 import type { SessionView } from './handler.ts';
-import { confirmedEpoch, hasHighWatermark, noteEpoch } from './high-watermarks.ts';
 import { advertiseNodes } from './node-endpoints.ts';
+import { confirmedEpoch, hasHighWatermark, noteEpoch, type ShellPlace } from './shell-facts.ts';
 
 /** As the client, in native offsets; the answer comes in virtual ones, with our endpoints. */
 export async function fetchShells(
@@ -57,8 +56,7 @@ function shiftedFetchApi(session: SessionView, version: number): Api<FetchReques
 export interface CopyAsked {
   readonly topic: FetchTopic;
   readonly partition: FetchPartition;
-  readonly topicId: string | null;
-  readonly native: NativeExtent;
+  readonly shell: ShellPlace;
 }
 
 export interface ShellsAsked {
@@ -81,13 +79,13 @@ export async function askShells(
   const asked = new Map<string, CopyAsked>();
   const topics = new Map<FetchTopic, FetchPartition[]>();
   for (const copy of copies) {
-    const { topic, partition, topicId, native } = copy;
-    const place = { topicId, partition: partition.partition };
-    const isConfirmed = partition.currentLeaderEpoch <= confirmedEpoch(services, place);
-    if (topicId === null || (isConfirmed && hasHighWatermark(services, place))) continue;
+    const { topic, partition, shell } = copy;
+    const isConfirmed = partition.currentLeaderEpoch <= confirmedEpoch(services, shell);
+    if (shell.topicId === null || (isConfirmed && hasHighWatermark(services, shell))) continue;
     asked.set(partitionKey(topic, partition.partition), copy);
     const question = { ...partition, lastFetchedEpoch: -1, partitionMaxBytes: 1 };
     const partitions = topics.get(topic) ?? [];
+    const { native } = shell;
     topics.set(topic, [...partitions, partitionToNative(native, question, native.start)]);
   }
   const refused = new Map<string, PartitionData>();
@@ -106,9 +104,7 @@ export async function askShells(
         const copy = asked.get(key);
         if (isEpochRefusal(data.errorCode)) refused.set(key, data);
         else if (copy !== undefined && data.errorCode === ErrorCode.NONE) {
-          const { topicId, partition } = copy;
-          const place = { topicId, partition: partition.partition };
-          noteEpoch(services, place, partition.currentLeaderEpoch);
+          noteEpoch(services, copy.shell, copy.partition.currentLeaderEpoch);
         }
       }
     }

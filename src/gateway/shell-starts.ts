@@ -1,7 +1,6 @@
-// Where the shells of promoted topics start, as their brokers say it, as far as it puts an end to a
-// copy: once records from S on are deleted, those below are too (merged-view.ts). Owns what was
-// last told, and the question of it; refuses to know who deletes the copies. Invariant: only a
-// start beyond n is kept, and each later word of a broker replaces it.
+// Where promoted partitions start: with their copies, or with their shells once those have outlived
+// them (merged-view.ts). Owns the question to the brokers of shells; refuses to know who deletes
+// copies. Invariant: what a broker says of a start is kept (shell-facts.ts) whoever asked.
 import {
   createListOffsetsPartition,
   createListOffsetsRequest,
@@ -10,7 +9,7 @@ import {
 } from '../../protocol/generated/list-offsets-request.ts';
 import { listOffsetsResponseCodec } from '../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../protocol/index.ts';
-import { isCopyOutlived, mergedLogStart } from '../timeline/merged-view.ts';
+import { mergedLogStart } from '../timeline/merged-view.ts';
 import {
   type NativeOffset,
   nativeOffset,
@@ -21,6 +20,8 @@ import {
 import { type NativeExtent, toNativeEpoch } from '../timeline/timeline.ts';
 import type { GatewayServices, SessionView } from './handler.ts';
 import { apiOf } from './messages.ts';
+import { placeKey } from './partition-places.ts';
+import { noteShellStart, type ShellPlace } from './shell-facts.ts';
 import type { PartitionView } from './topic-directory.ts';
 
 const earliestTimestamp = -2n;
@@ -29,37 +30,10 @@ const listOffsetsVersionMax = 9;
 
 const listOffsetsApi = apiOf(listOffsetsRequestCodec, listOffsetsResponseCodec);
 
-const outlived = new WeakMap<GatewayServices, Map<string, NativeOffset>>();
-
 /** Whether a promoted partition has a copy of which anything is left, or may be. */
 export function hasCopy({ timeline, log }: PartitionView, native: NativeExtent): boolean {
   if (timeline.extents[0]?.where !== 'mirror') return false;
   return log === null || log.logStart < native.start;
-}
-
-export interface ShellPlace {
-  readonly topicId: string | null;
-  readonly partition: number;
-  readonly native: NativeExtent;
-}
-
-function noteShellStart(
-  services: GatewayServices,
-  { topicId, partition, native }: ShellPlace,
-  nativeStart: NativeOffset,
-): void {
-  if (topicId === null || nativeStart < 0n) return;
-  const key = `${topicId}/${partition}`;
-  let known = outlived.get(services);
-  if (!isCopyOutlived(native, nativeStart)) {
-    known?.delete(key);
-    return;
-  }
-  if (known === undefined) {
-    known = new Map();
-    outlived.set(services, known);
-  }
-  known.set(key, nativeStart);
 }
 
 /**
@@ -79,11 +53,6 @@ export function promotedStart(
   return mergedLogStart(native, { copyStart, nativeStart });
 }
 
-/** Where the shell starts when the copy counts as deleted by that, else null. */
-export function outlivedBy(services: GatewayServices, place: ShellPlace): NativeOffset | null {
-  return outlived.get(services)?.get(`${place.topicId}/${place.partition}`) ?? null;
-}
-
 export interface StartAsked extends ShellPlace {
   readonly topic: string;
   /** Virtual; not below V0. */
@@ -96,7 +65,7 @@ export interface ToldStart {
 }
 
 export interface ToldStarts {
-  /** By `PARTITION/TOPIC`. */
+  /** By `placeKey`. */
   readonly starts: ReadonlyMap<string, ToldStart>;
   readonly throttleTimeMs: number;
 }
@@ -130,7 +99,7 @@ export async function askShellStarts(
   for (const { name, partitions } of response.topics) {
     for (const { partitionIndex, errorCode, offset } of partitions) {
       const start = nativeOffset(offset);
-      starts.set(`${partitionIndex}/${name}`, { errorCode, offset: start });
+      starts.set(placeKey(name, partitionIndex), { errorCode, offset: start });
       const place = topics.get(name)?.find(({ partition }) => partition === partitionIndex);
       if (place !== undefined && errorCode === ErrorCode.NONE)
         noteShellStart(session.services, place, start);

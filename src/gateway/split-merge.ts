@@ -46,11 +46,10 @@ import {
 } from './fetch-answers.ts';
 import { partitionToNative, type Replaced } from './fetch-shift.ts';
 import type { GatewayServices, SessionView } from './handler.ts';
-import { confirmedEpoch, knownHighWatermark } from './high-watermarks.ts';
 import { responseTo } from './messages.ts';
 import { answerBytesMax, type Divergence, divergingAt, leadersOf } from './mirror-fetch.ts';
+import { confirmedEpoch, knownHighWatermark, outlivedBy, type ShellPlace } from './shell-facts.ts';
 import { askShells, type CopyAsked, fetchShells } from './shell-fetch.ts';
-import { outlivedBy } from './shell-starts.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -70,7 +69,7 @@ interface CopyPart {
   readonly kind: 'copy';
   readonly view: TopicView;
   readonly place: PartitionView;
-  readonly native: NativeExtent;
+  readonly shell: ShellPlace;
   readonly from: MirrorExtent | { readonly where: 'diverging'; readonly end: Divergence };
 }
 
@@ -148,10 +147,10 @@ function partOf(services: GatewayServices, view: TopicView, partition: FetchPart
   if (extent === native && end === undefined) return { kind: 'upstream', extent: native };
   const from = end === undefined ? extent : ({ where: 'diverging', end } as const);
   if (from !== undefined && from.where !== 'native') {
-    const known = confirmedEpoch(services, { topicId: view.topicId, partition: place.partition });
-    const isFenced = leaderEpoch >= 0 && leaderEpoch < known;
+    const shell = { topicId: view.topicId, partition: place.partition, native };
+    const isFenced = leaderEpoch >= 0 && leaderEpoch < confirmedEpoch(services, shell);
     if (isFenced) return refused(ErrorCode.FENCED_LEADER_EPOCH, { hasLeader: true });
-    return { kind: 'copy', view, place, native, from };
+    return { kind: 'copy', view, place, shell, from };
   }
   // Below the first extent nothing ever was. An earlier native extent (after a fail-back) would be
   // the shell's: this version makes none and reads none.
@@ -293,14 +292,15 @@ async function answerLocally(
 function readable(split: SplitFetch, verdicts: ReadonlyMap<string, number>): readonly CopyAsked[] {
   return split.items.flatMap(({ topic, partition, part }) => {
     if (part.kind !== 'copy' || verdicts.get(part.view.name) !== ErrorCode.NONE) return [];
-    return [{ topic, partition, topicId: part.view.topicId, native: part.native }];
+    return [{ topic, partition, shell: part.shell }];
   });
 }
 
 /** A gap at the copy's end: the shell goes on at n. */
 function atShellStart(item: Item, part: CopyPart): Item {
-  const partition = { ...item.partition, fetchOffset: part.native.start };
-  return { ...item, partition, part: { kind: 'upstream', extent: part.native } };
+  const { native } = part.shell;
+  const partition = { ...item.partition, fetchOffset: native.start };
+  return { ...item, partition, part: { kind: 'upstream', extent: native } };
 }
 
 async function readCopy(
@@ -311,11 +311,10 @@ async function readCopy(
   bytesLeft: number,
 ): Promise<PartitionData | 'exhausted'> {
   const { services } = session;
-  const { view, place, native } = part;
+  const { place, shell } = part;
   const { partition: index, fetchOffset } = partition;
-  const shell = { topicId: view.topicId, partition: index, native };
   const shellStart = outlivedBy(services, shell);
-  const start = shellStart === null ? null : toVirtualBound(native, shellStart);
+  const start = shellStart === null ? null : toVirtualBound(shell.native, shellStart);
   let data: PartitionData;
   if (start !== null && fetchOffset < start) {
     data = fromExtent(index, outOfRange(start));
@@ -329,8 +328,8 @@ async function readCopy(
     data = fromExtent(index, answer);
   }
   if (data.errorCode === ErrorCode.NONE) {
-    data.highWatermark = knownHighWatermark(services, shell, native);
-    data.lastStableOffset = native.start;
+    data.highWatermark = knownHighWatermark(services, shell);
+    data.lastStableOffset = shell.native.start;
   }
   return data;
 }

@@ -32,6 +32,7 @@ import { AclOperation, authorize } from '../authorizer.ts';
 import type { Handler, SessionView } from '../handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
+import { placeKey } from '../partition-places.ts';
 import { hasCopy, promotedStart } from '../shell-starts.ts';
 import type { PartitionView } from '../topic-directory.ts';
 import { isMirrored, openNativeExtent, topicStanding } from '../topic-standing.ts';
@@ -59,7 +60,7 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
         if ('offset' in verdict) {
           kept.push({ ...partition, offset: verdict.offset });
           isChanged ||= verdict.offset !== partition.offset;
-          offsets.set(partitionKey(name, partition), partition.offset);
+          offsets.set(placeKey(name, partition.partitionIndex), partition.offset);
         } else {
           refused.set(name, [...(refused.get(name) ?? []), refusal(partition, verdict.errorCode)]);
         }
@@ -87,13 +88,6 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
       asksUpstream: refused.size > 0,
     };
   };
-}
-
-function partitionKey(
-  topic: string,
-  { partitionIndex }: { readonly partitionIndex: number },
-): string {
-  return `${partitionIndex}/${topic}`;
 }
 
 function judge(
@@ -138,7 +132,7 @@ async function finish(
       const native = openNativeExtent(view);
       if (view === undefined || native === undefined || result.errorCode !== ErrorCode.NONE)
         continue;
-      const offset = offsets.get(partitionKey(name, result)) ?? nothing;
+      const offset = offsets.get(placeKey(name, result.partitionIndex)) ?? nothing;
       const nativeStart = nativeOffset(result.lowWatermark);
       isChanged = true;
       try {

@@ -36,6 +36,7 @@ import {
   isAllOrdinary,
   type Place,
   type PlaceOf,
+  placeKey,
   type Resolution,
   resolveAll,
   type TopicOf,
@@ -198,7 +199,7 @@ async function resolve(
     ask,
     readCommitted: request.isolationLevel === 1,
     hasEpoch: header.apiVersion >= leaderEpochFrom,
-    start: starts.get(`${partition}/${topic}`),
+    start: starts.get(placeKey(topic, partition)),
     onHidden: (found) => hidden.push({ topic, ...found }),
   };
   const log = place.kind === 'mirror' ? place.log : place.view.log;

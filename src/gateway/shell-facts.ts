@@ -1,0 +1,91 @@
+// What brokers have said of the shells of promoted partitions, for answers out of their copies: the
+// high watermark that clients were last told, the leader epoch that was last confirmed, and where a
+// shell starts, as far as that puts an end to its copy (merged-view.ts). Owns what is known since
+// the start; refuses to know who asks, and who deletes copies. Invariants: the first two only rise,
+// and no high watermark lies below S; of starts only one beyond n is kept, and each later word of a
+// broker replaces it.
+import { isCopyOutlived } from '../timeline/merged-view.ts';
+import type { NativeOffset } from '../timeline/offsets.ts';
+import type { NativeExtent } from '../timeline/timeline.ts';
+import type { GatewayServices } from './handler.ts';
+
+export interface ShellPlace {
+  /** Nothing is kept of a topic that is not known by its id. */
+  readonly topicId: string | null;
+  readonly partition: number;
+  readonly native: NativeExtent;
+}
+
+interface Facts {
+  /** Virtual, or -1. */
+  highWatermark: bigint;
+  /** Virtual, or -1. */
+  leaderEpoch: number;
+  /** Null while the copy counts. */
+  outlivedBy: NativeOffset | null;
+}
+
+const all = new WeakMap<GatewayServices, Map<string, Facts>>();
+const nothing: Readonly<Facts> = { highWatermark: -1n, leaderEpoch: -1, outlivedBy: null };
+
+function factsOf(services: GatewayServices, { topicId, partition }: ShellPlace): Readonly<Facts> {
+  return all.get(services)?.get(`${topicId}/${partition}`) ?? nothing;
+}
+
+function note(services: GatewayServices, place: ShellPlace, facts: Partial<Facts>): void {
+  if (place.topicId === null) return;
+  const known = all.get(services) ?? new Map<string, Facts>();
+  all.set(services, known);
+  const key = `${place.topicId}/${place.partition}`;
+  const found = known.get(key);
+  if (found === undefined) known.set(key, { ...nothing, ...facts });
+  else Object.assign(found, facts);
+}
+
+export function noteHighWatermark(
+  services: GatewayServices,
+  place: ShellPlace,
+  highWatermark: bigint,
+): void {
+  if (highWatermark > factsOf(services, place).highWatermark) {
+    note(services, place, { highWatermark });
+  }
+}
+
+export function hasHighWatermark(services: GatewayServices, place: ShellPlace): boolean {
+  return factsOf(services, place).highWatermark >= 0n;
+}
+
+/** Never below S (splice-facts, "Bytes"). */
+export function knownHighWatermark(services: GatewayServices, place: ShellPlace): bigint {
+  const { highWatermark } = factsOf(services, place);
+  const { start } = place.native;
+  const isBehind = highWatermark < start;
+  return isBehind ? start : highWatermark;
+}
+
+/** A leader epoch that the broker took as the partition's own. */
+export function noteEpoch(services: GatewayServices, place: ShellPlace, leaderEpoch: number): void {
+  if (leaderEpoch > factsOf(services, place).leaderEpoch) note(services, place, { leaderEpoch });
+}
+
+/** The highest of them, or -1: older ones are fenced. */
+export function confirmedEpoch(services: GatewayServices, place: ShellPlace): number {
+  return factsOf(services, place).leaderEpoch;
+}
+
+/** A start below 0 is none. */
+export function noteShellStart(
+  services: GatewayServices,
+  place: ShellPlace,
+  nativeStart: NativeOffset,
+): void {
+  if (nativeStart < 0n) return;
+  const outlivedBy = isCopyOutlived(place.native, nativeStart) ? nativeStart : null;
+  if (outlivedBy !== factsOf(services, place).outlivedBy) note(services, place, { outlivedBy });
+}
+
+/** Where the shell starts when the copy counts as deleted by that, else null. */
+export function outlivedBy(services: GatewayServices, place: ShellPlace): NativeOffset | null {
+  return factsOf(services, place).outlivedBy;
+}
