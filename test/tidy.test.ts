@@ -12,6 +12,7 @@ import { rootDirectory } from './helpers/repository.ts';
 import { offences, rules } from './tidy/rules.ts';
 import {
   allFiles,
+  deadExports,
   importCircles,
   isCode,
   isGenerated,
@@ -56,6 +57,17 @@ test('no file is dead', () => {
   );
   const dead = ofProduct.filter((file) => !reached.has(file.path)).map((file) => file.path);
   assertNone(dead);
+});
+
+test('no export is dead', () => {
+  const file = (text: string) => ({ path: 'src/a.ts', text });
+  assert.deepEqual(deadExports([file('export const a = 1;'), file('export const b = a;')]), [
+    'src/a.ts: b',
+  ]);
+  // What lies in protocol/ is for others too.
+  assertNone(
+    deadExports(handWritten.filter(isCode)).filter((found) => !found.startsWith('protocol/')),
+  );
 });
 
 test('no files of the product import each other in a circle', () => {

@@ -15,8 +15,6 @@ const offset = Type.Union([
   Type.String({ pattern: '^[0-9]{1,19}$' }),
 ]);
 
-export const errorSchema = Type.Object({ error_code: int32, message: nullable(text) });
-
 const metadata = Type.Object({ self: text, resource_name: nullable(text) });
 const listMetadata = Type.Object({ self: text, next: nullable(text) });
 const configRow = Type.Object(
@@ -52,8 +50,6 @@ export const validateOnlyQuery = Type.Object({ validate_only: flag }, closed);
 export const listMirrorsQuery = Type.Object({ mirror_status: Type.Optional(text) }, closed);
 export const getMirrorQuery = Type.Object({ include_state_transition_errors: flag }, closed);
 export const deleteTopicQuery = Type.Object({ keep_topic: flag, validate_only: flag }, closed);
-/** Two verbs know more parameters; they are accepted so that the refusal names the verb. */
-export const anyQuery = Type.Object({});
 
 // Bodies.
 export const createLinkBody = Type.Object(

@@ -8,8 +8,6 @@ import * as addPartitionsToTxn from '../../protocol/generated/add-partitions-to-
 import * as addPartitionsToTxnResponse from '../../protocol/generated/add-partitions-to-txn-response.ts';
 import * as apiVersions from '../../protocol/generated/api-versions-request.ts';
 import * as apiVersionsResponse from '../../protocol/generated/api-versions-response.ts';
-import * as consumerGroupDescribe from '../../protocol/generated/consumer-group-describe-request.ts';
-import * as consumerGroupDescribeResponse from '../../protocol/generated/consumer-group-describe-response.ts';
 import * as createAcls from '../../protocol/generated/create-acls-request.ts';
 import * as createAclsResponse from '../../protocol/generated/create-acls-response.ts';
 import * as createPartitions from '../../protocol/generated/create-partitions-request.ts';
@@ -28,8 +26,6 @@ import * as describeCluster from '../../protocol/generated/describe-cluster-requ
 import * as describeClusterResponse from '../../protocol/generated/describe-cluster-response.ts';
 import * as describeConfigs from '../../protocol/generated/describe-configs-request.ts';
 import * as describeConfigsResponse from '../../protocol/generated/describe-configs-response.ts';
-import * as describeGroups from '../../protocol/generated/describe-groups-request.ts';
-import * as describeGroupsResponse from '../../protocol/generated/describe-groups-response.ts';
 import * as describeLogDirs from '../../protocol/generated/describe-log-dirs-request.ts';
 import * as describeLogDirsResponse from '../../protocol/generated/describe-log-dirs-response.ts';
 import * as describeProducers from '../../protocol/generated/describe-producers-request.ts';
@@ -286,20 +282,6 @@ export const listGroupsApi = defineApi(
   listGroupsResponse.listGroupsResponseCodec,
   0,
   5,
-);
-export const describeGroupsApi = defineApi(
-  describeGroups.describeGroupsRequestCodec,
-  describeGroupsResponse.describeGroupsResponseCodec,
-  0,
-  6,
-  (response) => response.groups.map((group) => group.errorCode),
-);
-export const consumerGroupDescribeApi = defineApi(
-  consumerGroupDescribe.consumerGroupDescribeRequestCodec,
-  consumerGroupDescribeResponse.consumerGroupDescribeResponseCodec,
-  0,
-  1,
-  (response) => response.groups.map((group) => group.errorCode),
 );
 /** Up to 9: from 10 on topics are named by id only. Several groups per request from 8 on. */
 export const offsetFetchApi = defineApi(

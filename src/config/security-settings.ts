@@ -8,7 +8,6 @@ import { JaasError, parseJaas } from './jaas.ts';
 import { isReference } from './references.ts';
 
 export const securityProtocols = ['PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'] as const;
-export type SecurityProtocol = (typeof securityProtocols)[number];
 
 export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER'] as const;
 export type SaslMechanism = (typeof saslMechanisms)[number];

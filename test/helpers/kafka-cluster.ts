@@ -361,15 +361,3 @@ async function startAll(parts: ClusterParts, controllerPort: number): Promise<Ka
 export function startKafkaCluster(options: KafkaClusterOptions = {}): Promise<KafkaCluster> {
   return planCluster(options);
 }
-
-const shared = new Map<KafkaVersion, Promise<KafkaCluster>>();
-
-/** One cluster of a version for the whole test process; nobody stops it, nobody breaks it. */
-export function sharedCluster(version: KafkaVersion = defaultKafkaVersion): Promise<KafkaCluster> {
-  let cluster = shared.get(version);
-  if (!cluster) {
-    cluster = startKafkaCluster({ version, name: 'shared' });
-    shared.set(version, cluster);
-  }
-  return cluster;
-}

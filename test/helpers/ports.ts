@@ -50,12 +50,6 @@ export async function reservePorts(
   return ports;
 }
 
-export async function reservePort(): Promise<number> {
-  const [port] = await reservePorts(1);
-  if (port === undefined) throw new Error('no free port');
-  return port;
-}
-
 export function releasePorts(ports: Iterable<number>): void {
   for (const port of ports) unlock(lockFile(port));
 }

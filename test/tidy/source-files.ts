@@ -1,4 +1,5 @@
-// The repository's files as the tidy test sees them, and what they import.
+// The repository's files as the tidy test sees them, what they import, and what they export to
+// nobody.
 //
 // Owns: the walk (without what is generated, installed or built) and the resolution of relative
 // imports. Refuses to know any rule.
@@ -98,4 +99,20 @@ export function importCircles(files: readonly SourceFile[]): string[] {
   };
   for (const name of imports.keys()) visit(name, []);
   return circles;
+}
+
+const exported =
+  /^export (?:async )?(?:abstract )?(?:function\*?|const|class|interface|type) (\w+)/gm;
+
+/** Exported names that stand nowhere else, not even in their own file, as `FILE: NAME`. */
+export function deadExports(files: readonly SourceFile[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { text } of files) {
+    for (const [word] of text.matchAll(/\w+/g)) counts.set(word, (counts.get(word) ?? 0) + 1);
+  }
+  return files.flatMap(({ path: name, text }) =>
+    [...text.matchAll(exported)].flatMap(([, word = '']) =>
+      counts.get(word) === 1 ? [`${name}: ${word}`] : [],
+    ),
+  );
 }

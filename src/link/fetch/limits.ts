@@ -11,10 +11,10 @@ export const answerBytesMax = clusterLimitsDefault.frameBytesMax / 2;
 /** Of one fetcher: one answer is received while the other is appended. */
 export const framesMax = 2;
 /** When both have waited long for some partition, the others get one more. */
-export const spareFrames = 1;
+const spareFrames = 1;
 
 /** Smaller than a fetcher's answers may be: a window of few large ranges does not fill a line. */
-export const rangeBytesMax = 1024 * 1024;
+const rangeBytesMax = 1024 * 1024;
 /** Partitions of a link that are read in ranges; each has a window as large as an answer. */
 export const rangeReadersMax = 4;
 
