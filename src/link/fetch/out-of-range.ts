@@ -7,7 +7,7 @@ import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkClock } from '../context.ts';
-import { lossMessage, lossRemedy, tellLoss } from '../mirror/lost-history.ts';
+import { lossMessage, lossRemedy, tellLoss, tellStartMoved } from '../mirror/lost-history.ts';
 import { isMirroredStill } from '../source-identity.ts';
 import {
   earliestTimestamp,
@@ -113,7 +113,8 @@ async function goesOnBehind(
     feed.fail(`LOST_HISTORY: ${error.message}`, clock.monotonicMs(), 1_000);
     return false;
   }
-  tellLoss(link.events, loss, { topic, link: link.name, isBeginning });
+  const tell = isBeginning ? tellStartMoved : tellLoss;
+  tell(link.events, loss, { topic, link: link.name });
   return true;
 }
 

@@ -79,22 +79,26 @@ export const lossRemedy =
   'the copy stays as it is: fail it over, or delete the mirror and create it again; ' +
   "with 'mirror.lost.history.policy' set to 'continue' on the link mirrors go on behind such a gap";
 
-/** `isBeginning`: of a mirror that was made just now, which begins there instead. */
-export function tellLoss(
-  events: Events,
-  loss: Loss,
-  where: { readonly topic: string; readonly link: string; readonly isBeginning?: boolean },
-): void {
-  const { topic, link, isBeginning = false } = where;
+interface LossPlace {
+  readonly topic: string;
+  readonly link: string;
+}
+
+export function tellLoss(events: Events, loss: Loss, place: LossPlace): void {
+  const message = lossMessage(place.topic, loss);
+  events.error('mirror_history_lost', message, lossFields(loss, place));
+}
+
+/** Of a mirror that was made just now, which begins behind it instead. */
+export function tellStartMoved(events: Events, loss: Loss, place: LossPlace): void {
   const { partition, from, to } = loss;
-  events.emit(
-    isBeginning ? 'warn' : 'error',
-    isBeginning ? 'mirror_start_moved' : 'mirror_history_lost',
-    isBeginning
-      ? `${topic}-${partition}: offsets [${from}, ${to}) were gone before mirroring began`
-      : lossMessage(topic, loss),
-    { topic, partition, link, from: `${from}`, to: `${to}` },
-  );
+  const range = `${place.topic}-${partition}: offsets [${from}, ${to})`;
+  const message = `${range} were gone before mirroring began`;
+  events.warn('mirror_start_moved', message, lossFields(loss, place));
+}
+
+function lossFields({ partition, from, to }: Loss, place: LossPlace) {
+  return { ...place, partition, from: `${from}`, to: `${to}` };
 }
 
 export function lossMessage(topic: string, { partition, from, to }: Loss): string {
