@@ -1,5 +1,8 @@
 // Why an operator's command, or the work on one topic, was refused: a code that callers act upon
 // and a sentence for a person. Knows nothing of who shows it.
+import { StorageError } from '../../storage/errors.ts';
+import { ClusterError } from '../cluster/cluster.ts';
+import { StateError } from '../state/state.ts';
 
 export type LinkErrorCode =
   | 'LINK_EXISTS'
@@ -32,4 +35,16 @@ export class LinkError extends Error {
     this.name = 'LinkError';
     this.code = code;
   }
+}
+
+/** What can go wrong in work on a topic without a fault of ours. */
+export function isOperatingError(
+  error: unknown,
+): error is ClusterError | LinkError | StateError | StorageError {
+  return (
+    error instanceof ClusterError ||
+    error instanceof LinkError ||
+    error instanceof StateError ||
+    error instanceof StorageError
+  );
 }

@@ -5,12 +5,10 @@
 // time; until that record is committed the failed mirror has them, and nothing of the archive is
 // left but, after a crash, its gate, which the next look takes away.
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
-import { StorageError } from '../../../storage/errors.ts';
-import { ClusterError } from '../../cluster/cluster.ts';
 import { logTopicIdOf, type PendingCreation, type TopicRecord } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkContext } from '../context.ts';
-import { LinkError } from '../link-error.ts';
+import { isOperatingError, LinkError } from '../link-error.ts';
 import { whyForeign } from './foreign-topic.ts';
 import type { MirrorTopics } from './mirror-topics.ts';
 import { createShell, deleteShell, existsAlready, type NewShell } from './shell-topic.ts';
@@ -169,12 +167,7 @@ export class ArchiveCopies {
     try {
       await this.undo(name);
     } catch (error) {
-      const isPassing =
-        error instanceof ClusterError ||
-        error instanceof StateError ||
-        error instanceof StorageError ||
-        error instanceof LinkError;
-      if (!isPassing) throw error;
+      if (!isOperatingError(error)) throw error;
       this.#context.events.warn(
         'mirror_archive_pending',
         `'${name}' is gated until the attempt to archive is undone: ${error.message}`,

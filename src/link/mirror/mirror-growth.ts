@@ -1,12 +1,10 @@
 // Mirrors of a link that have fewer partitions than their sources. Owns since when, why, and when
 // it is tried again; refuses to know how a mirror grows. Invariant: a mirror that lacks partitions
 // is shown so until it has them, and why it cannot have them is an event, once for each cause.
-import { StorageError } from '../../../storage/errors.ts';
-import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
+import type { Cluster } from '../../cluster/cluster.ts';
 import type { LinkRecord, TopicRecord } from '../../state/records.ts';
-import { StateError } from '../../state/state.ts';
 import { backOffMs } from '../../tasks/back-offs.ts';
-import { LinkError } from '../link-error.ts';
+import { isOperatingError } from '../link-error.ts';
 import { messageOf } from '../signal.ts';
 import { type GrowthParts, growMirror } from './grow-mirror.ts';
 
@@ -128,11 +126,6 @@ export class MirrorGrowth {
 }
 
 function causeOf(error: unknown): string {
-  const isKnown =
-    error instanceof ClusterError ||
-    error instanceof LinkError ||
-    error instanceof StateError ||
-    error instanceof StorageError;
-  if (!isKnown) throw error;
+  if (!isOperatingError(error)) throw error;
   return `${error.code}: ${messageOf(error)}`;
 }
