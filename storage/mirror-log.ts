@@ -37,10 +37,17 @@ export interface ReadOptions {
   readonly atLeastOneBatch: boolean;
   /** Only batches that end at or below this offset (exclusive end). Default: the visible end. */
   readonly endOffset?: bigint;
+  /**
+   * Gives memory of exactly so many bytes for what is read, in place of fresh memory. The caller
+   * decides when it may be used again: not before the call has resolved.
+   */
+  readonly memory?: ReadInto;
 }
 
+export type ReadInto = (bytes: number) => Buffer;
+
 export interface ReadResult {
-  /** Whole batches, to be sent as they are (views of immutable memory, or fresh buffers). */
+  /** Whole batches, to be sent as they are (views of fresh buffers, or of the caller's memory). */
   readonly chunks: readonly Buffer[];
   readonly bytes: number;
   /**

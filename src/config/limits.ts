@@ -10,7 +10,9 @@ import {
   connectionsMax,
   heldBytesAlways,
   heldBytesMax,
+  keptReadBytesMax,
   partialRequestBytesMax,
+  readRoundingPart,
   receiveBlockSizes,
   receiveBytesMax,
   requestBytesMaxDefault,
@@ -72,6 +74,11 @@ const termsWithoutLinks: readonly MemoryTerm[] = [
     what: 'memory that sockets are read into, all clients',
     countMax: 1,
     bytesMax: receiveBytesMax,
+  },
+  {
+    what: 'memory of reads of mirrors: kept, and larger than what is held',
+    countMax: 1,
+    bytesMax: keptReadBytesMax + heldBytesMax * readRoundingPart,
   },
   {
     what: "answers about clients' rights, all clients",

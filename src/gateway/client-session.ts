@@ -108,8 +108,9 @@ export class ClientSession implements VersionLearner, WatchedSession {
       held: this.#memory.held,
       upstream: () => this.#upstream,
       start: () => this.#start(),
-      onAnswered: () => {
+      onAnswered: (whenTaken) => {
         this.#client.flush();
+        if (whenTaken !== undefined) this.#client.whenTaken(whenTaken);
         this.#advance();
       },
       goOn: (work) => this.#pump(null, work),

@@ -5,7 +5,7 @@
 // said only when the copy vouches for it.
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
-import type { MirrorLog } from '../../storage/mirror-log.ts';
+import type { MirrorLog, ReadInto } from '../../storage/mirror-log.ts';
 import type { MirrorExtent } from '../timeline/timeline.ts';
 import type { GatewayServices } from './handler.ts';
 
@@ -17,6 +17,8 @@ export interface ExtentRead {
   readonly readCommitted: boolean;
   /** Soft: one whole batch always passes. Zero or less: no records, the rest of the answer only. */
   readonly bytesMax: number;
+  /** What the records of the answer lie in; fresh memory by default. */
+  readonly memory?: ReadInto;
 }
 
 export interface ExtentAnswer {
@@ -94,9 +96,10 @@ export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
 
 /** Undefined when the log start has just moved past the offset. */
 async function readBatches(log: MirrorLog, read: ExtentRead, endOffset: bigint) {
-  const { offset, bytesMax } = read;
+  const { offset, bytesMax, memory } = read;
+  const options = { bytesMax, atLeastOneBatch: true, endOffset };
   try {
-    return await log.read(offset, { bytesMax, atLeastOneBatch: true, endOffset });
+    return await log.read(offset, memory === undefined ? options : { ...options, memory });
   } catch (error) {
     const isGone = error instanceof StorageError && error.code === 'OFFSET_OUT_OF_RANGE';
     if (isGone && offset < log.logStart) return undefined;

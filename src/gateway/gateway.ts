@@ -27,6 +27,7 @@ import { connectionsMax, partialRequestBytesMax } from './limits.ts';
 import type { ClientAddress } from './listener.ts';
 import { ListenerTls } from './listener-tls.ts';
 import { OwnTopics } from './own-topics.ts';
+import { ReadMemory } from './read-memory.ts';
 import { ReceiveBlocks } from './receive-blocks.ts';
 import { IntakeBudget } from './request-intake.ts';
 import { Router } from './router.ts';
@@ -175,6 +176,7 @@ class RunningGateway implements Gateway {
       events,
       clusterId,
       held: new HeldBytes(),
+      readMemory: new ReadMemory(),
       verdicts: new VerdictBudget(),
       linkNodeId: config.linkNodeId,
       ownTopicPrefix,

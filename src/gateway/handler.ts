@@ -6,6 +6,7 @@ import type { RequestHeader } from '../../protocol/index.ts';
 import type { Api, BrokerInfo, VersionRange } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { HeldBytes } from './held-bytes.ts';
+import type { ReadMemory } from './read-memory.ts';
 import type { TopicDirectory } from './topic-directory.ts';
 import type { VerdictBudget } from './verdict-budget.ts';
 
@@ -46,6 +47,8 @@ export interface GatewayServices {
   readonly events: Events;
   /** What all connections hold together; whoever makes a large answer asks it for room. */
   readonly held: HeldBytes;
+  /** What mirrors are read into for answers. */
+  readonly readMemory: ReadMemory;
   /** What all connections know of rights together. */
   readonly verdicts: VerdictBudget;
   readonly linkNodeId: number;
@@ -135,9 +138,14 @@ export type Disposition =
   /**
    * Answered here (possibly with the help of `callUpstream`). The frame has its size prefix; null
    * means that the request has no response. Following requests of the connection wait, as a
-   * broker's muted channel does.
+   * broker's muted channel does. `whenTaken` is called once nobody refers to the answer's bytes any
+   * more; not at all where the connection ends before, or the answer had to wait for its turn.
    */
-  | { readonly kind: 'answer'; readonly response: Promise<readonly Buffer[] | null> }
+  | {
+      readonly kind: 'answer';
+      readonly response: Promise<readonly Buffer[] | null>;
+      readonly whenTaken?: () => void;
+    }
   /** The connection ends with one clear log line. */
   | { readonly kind: 'close'; readonly reason: string };
 

@@ -34,6 +34,11 @@ export const heldResponseBytesMax = 4 * 1024 * 1024;
  */
 export const heldBytesMax = 512 * 1024 * 1024;
 
+/** What mirrors were read into, kept for the next reads when nobody uses it. */
+export const keptReadBytesMax = 32 * 1024 * 1024;
+/** By no larger part of what is read the memory for it is larger. */
+export const readRoundingPart = 1 / 8;
+
 /** Answers about rights that all connections keep together, and each of them all the same. */
 export const verdictsMax = 200_000;
 export const verdictsAlways = 16;

@@ -18,6 +18,7 @@ import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
 import { virtualOffset } from '../timeline/offsets.ts';
 import { extentAt, lastExtent } from '../timeline/timeline.ts';
+import { AnswerRoom } from './answer-room.ts';
 import { AclOperation, authorize, isUnanswered, verdictAgeMsMax } from './authorizer.ts';
 import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './extent-reader.ts';
 import {
@@ -34,6 +35,7 @@ import type { GatewayServices, SessionView } from './handler.ts';
 import { responseTo } from './messages.ts';
 import { findLeaders, type LeaderHints } from './node-endpoints.ts';
 import { ParkedFetch } from './parked-fetch.ts';
+import type { AnswerMemory } from './read-memory.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
 import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.ts';
 
@@ -62,25 +64,26 @@ export function answerBytesMax({ held }: GatewayServices, request: FetchRequest)
 /** Nobody waits for more than an answer may hold, nor for anything when nothing was asked. */
 function isEnough(pass: Pass, { minBytes, maxBytes }: FetchRequest): boolean {
   if (pass.mustAnswer || pass.answers.size === 0) return true;
-  return pass.bytesMax > 0 && pass.bytes >= Math.min(minBytes, maxBytes, pass.bytesMax);
+  const { bytes, bytesMax } = pass.room;
+  return bytesMax > 0 && bytes >= Math.min(minBytes, maxBytes, bytesMax);
 }
 
 interface Pass {
   readonly answers: Map<string, PartitionData>;
   readonly logs: Set<MirrorLog>;
   readonly topics: Set<string>;
-  /** What all of it may be, but for the batch that always passes. */
-  readonly bytesMax: number;
-  bytes: number;
+  readonly room: AnswerRoom;
+  readonly memory: AnswerMemory;
   /** An error or a divergence: the client must hear of it now. */
   mustAnswer: boolean;
 }
 
-/** Null when the client went away meanwhile. */
+/** Null when the client went away meanwhile. The answer's records lie in `memory`. */
 export async function fetchFromMirrors(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
+  memory: AnswerMemory,
 ): Promise<readonly Buffer[] | null> {
   const { services, closed } = session;
   const deadlineMs = services.now() + request.maxWaitMs;
@@ -89,7 +92,7 @@ export async function fetchFromMirrors(
     for (;;) {
       const bytesMax = answerBytesMax(services, request);
       const pass = await services.held.during(bytesMax, () =>
-        onePass(session, header, request, bytesMax),
+        onePass(session, header, request, { room: new AnswerRoom(bytesMax), memory }),
       );
       const remainingMs = deadlineMs - services.now();
       if (closed.aborted) return null;
@@ -98,6 +101,7 @@ export async function fetchFromMirrors(
         addEndpoints(services, response, header.apiVersion);
         return responseTo(header, fetchResponseCodec, response);
       }
+      memory.giveBack();
       if (parked === undefined || !parked.covers(pass.logs)) {
         parked?.close();
         const { logs, topics } = pass;
@@ -117,15 +121,15 @@ async function onePass(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
-  bytesMax: number,
+  { room, memory }: Pick<Pass, 'room' | 'memory'>,
 ): Promise<Pass> {
   const { directory } = session.services;
   const pass: Pass = {
     answers: new Map(),
     logs: new Set(),
     topics: new Set(),
-    bytesMax,
-    bytes: 0,
+    room,
+    memory,
     mustAnswer: false,
   };
   const places = request.topics.map((topic) => ({
@@ -144,18 +148,19 @@ async function onePass(
     pass.topics.add(name);
     const refused = topicRefusal(standing.kind, name, verdicts.get(name));
     for (const partition of topic.partitions) {
-      let data: PartitionData;
-      if (refused !== undefined || view === undefined) {
-        data = refusal(partition.partition, refused ?? ErrorCode.NOT_LEADER_OR_FOLLOWER);
-      } else if (!isMirrored(view)) {
-        data = refusal(partition.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER);
-        promoted.push({ name, data });
-      } else {
-        data = await fetchPartition(session, request, { view, partition, pass, header });
+      if (refused === undefined && view !== undefined && isMirrored(view)) {
+        await room.begin(Math.max(1, partition.partitionMaxBytes), async (bytesMax) => {
+          const fetch = { view, partition, pass, header, bytesMax };
+          return add(pass, topic, await fetchPartition(session, request, fetch));
+        });
+        continue;
       }
+      const data = refusal(partition.partition, refused ?? ErrorCode.NOT_LEADER_OR_FOLLOWER);
       add(pass, topic, data);
+      if (refused === undefined && view !== undefined) promoted.push({ name, data });
     }
   }
+  await room.settled();
   if (promoted.length > 0 && header.apiVersion >= currentLeaderFrom) {
     const hints = await leadersOf(session, new Set(promoted.map(({ name }) => name)));
     for (const { name, data } of promoted) {
@@ -179,10 +184,11 @@ function topicRefusal(
   return standing === 'ordinary' ? ErrorCode.NOT_LEADER_OR_FOLLOWER : undefined;
 }
 
-function add(pass: Pass, topic: FetchTopic, data: PartitionData): void {
+/** Returns how many bytes of records it holds. */
+function add(pass: Pass, topic: FetchTopic, data: PartitionData): number {
   pass.answers.set(partitionKey(topic, data.partitionIndex), data);
-  pass.bytes += data.records?.length ?? 0;
   if (data.errorCode !== ErrorCode.NONE || data.divergingEpoch.epoch >= 0) pass.mustAnswer = true;
+  return data.records?.length ?? 0;
 }
 
 /**
@@ -205,6 +211,8 @@ interface PartitionFetch {
   readonly partition: FetchPartition;
   readonly pass: Pass;
   readonly header: RequestHeader;
+  /** What is left for it. Zero or less: nothing is. */
+  readonly bytesMax: number;
 }
 
 async function fetchPartition(
@@ -212,7 +220,7 @@ async function fetchPartition(
   request: FetchRequest,
   fetch: PartitionFetch,
 ): Promise<PartitionData> {
-  const { view, partition, pass, header } = fetch;
+  const { view, partition, pass, header, bytesMax } = fetch;
   const index = partition.partition;
   const place = view.partition(index);
   if (place === undefined) return refusal(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
@@ -225,8 +233,9 @@ async function fetchPartition(
   if (place.isTruncating === true) return refusal(index, ErrorCode.NOT_LEADER_OR_FOLLOWER);
   if (place.log === null) return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
   pass.logs.add(place.log);
-  const bytesLeft = pass.bytesMax - pass.bytes;
-  return fetchFromLog(session, { view, place, log: place.log, partition, request, bytesLeft });
+  const { log } = place;
+  const { memory } = pass;
+  return fetchFromLog(session, { view, place, log, partition, request, bytesMax, memory });
 }
 
 interface LogFetch {
@@ -235,11 +244,13 @@ interface LogFetch {
   readonly log: MirrorLog;
   readonly partition: FetchPartition;
   readonly request: FetchRequest;
-  readonly bytesLeft: number;
+  /** One batch always passes while it is above zero, so that no client is stuck on a large one. */
+  readonly bytesMax: number;
+  readonly memory: AnswerMemory;
 }
 
 async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<PartitionData> {
-  const { view, place, log, partition, request, bytesLeft } = fetch;
+  const { view, place, log, partition, request, bytesMax, memory } = fetch;
   const index = partition.partition;
   const diverging = divergence(log, partition);
   if (diverging !== undefined) {
@@ -265,9 +276,8 @@ async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<Part
       extent,
       offset,
       readCommitted: request.isolationLevel === 1,
-      // One batch always passes while the answer has room, so that no client is stuck on a large
-      // one.
-      bytesMax: bytesLeft > 0 ? Math.max(1, Math.min(partition.partitionMaxBytes, bytesLeft)) : 0,
+      bytesMax,
+      memory: memory.take,
     });
   } catch (error) {
     storageErrorCode(session.services, { topic: view.name, partition: index, log }, error);

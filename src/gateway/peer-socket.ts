@@ -61,6 +61,8 @@ export class PeerSocket {
   #piecesBytes = 0;
   /** Of each write under way its block, which must not be filled anew, or the bytes of its own. */
   readonly #inFlight: (Block | number)[] = [];
+  /** Who waits until the kernel has taken so many bytes. */
+  readonly #waiting: { readonly takenBytes: number; readonly callback: () => void }[] = [];
   #isPaused = false;
   #wasFull = false;
   /** The stream still had some of the last flush: a direct write would overtake it, or fail. */
@@ -73,6 +75,7 @@ export class PeerSocket {
     this.#events = events;
     this.#onWritten = () => {
       this.#release(this.#inFlight.shift() ?? 0);
+      this.#tellTaken();
       this.#tellDrain();
     };
     this.#reader = new BlockReader({
@@ -166,6 +169,14 @@ export class PeerSocket {
     return isMerged ? [Buffer.concat(pieces, bytes)] : pieces;
   }
 
+  /**
+   * Calls back when the kernel has all that was flushed so far; never when the socket ends before.
+   */
+  whenTaken(callback: () => void): void {
+    this.#waiting.push({ takenBytes: this.bytesWritten, callback });
+    this.#tellTaken();
+  }
+
   pause(): void {
     if (this.#isPaused) return;
     this.#isPaused = true;
@@ -224,6 +235,16 @@ export class PeerSocket {
     // What TLS writes is only done later: for a few bytes the next read would need another block.
     if (this.#direct === null && piece.length <= mergedBytesMax) return true;
     return piece.length * keptPart < block.bytes.length && this.#socket.writableLength > 0;
+  }
+
+  #tellTaken(): void {
+    const socket = this.#socket;
+    // A stream that was destroyed has dropped what it had, which the kernel may still read from.
+    if (this.#waiting.length === 0 || socket.destroyed) return;
+    const takenBytes = this.bytesWritten - socket.writableLength;
+    while (this.#waiting[0] !== undefined && this.#waiting[0].takenBytes <= takenBytes) {
+      this.#waiting.shift()?.callback();
+    }
   }
 
   #tellDrain(): void {

@@ -25,6 +25,8 @@ const changedMeanwhile = 'the standing of a topic changed while a request to it 
 
 const noVersions: ReadonlyMap<number, VersionRange> = new Map();
 
+type Answer = Extract<Disposition, { kind: 'answer' }>;
+
 export interface DispatchOptions {
   readonly session: SessionView & VersionLearner;
   readonly router: Pick<Router, 'route'>;
@@ -34,8 +36,11 @@ export interface DispatchOptions {
   upstream(): Upstream | undefined;
   /** Makes the connection to the broker. */
   start(): Promise<void>;
-  /** An answer is there to be sent, and others may follow. */
-  onAnswered(): void;
+  /**
+   * An answer is there to be sent, and others may follow. `whenTaken`: to be called when the
+   * client's socket has all of it.
+   */
+  onAnswered(whenTaken?: () => void): void;
   /** Does something that may bring requests, then goes on with those that wait. */
   goOn(work: () => void): void;
   /** The connection is to end once the answers that are due have been written. */
@@ -127,7 +132,7 @@ export class RequestDispatch {
     }
     const tooNew = apiVersionsTooNew(frame);
     if (tooNew !== null) {
-      this.#answer(Promise.resolve(tooNew), frame);
+      this.#answer({ response: Promise.resolve(tooNew) }, frame);
       return;
     }
     const reader = new Reader(frame);
@@ -143,7 +148,7 @@ export class RequestDispatch {
     }
     const context: RequestContext = { session, header, frame, bodyOffset: reader.offset };
     if (header.apiKey === ApiKey.ApiVersions) {
-      this.#answer(answerApiVersions(session, context), frame);
+      this.#answer({ response: answerApiVersions(session, context) }, frame);
       return;
     }
     const route = this.#options.router.route(header, this.#upstreamVersions);
@@ -171,7 +176,7 @@ export class RequestDispatch {
 
   #dispose(header: RequestHeader, frame: Buffer, disposition: Disposition): void {
     if (disposition.kind === 'close') this.#options.end(disposition.reason);
-    else if (disposition.kind === 'answer') this.#answer(disposition.response, frame);
+    else if (disposition.kind === 'answer') this.#answer(disposition, frame);
     else this.#forward(header, frame, disposition);
   }
 
@@ -187,7 +192,7 @@ export class RequestDispatch {
     if (disposition.thenEnds !== undefined) this.#options.end(disposition.thenEnds);
   }
 
-  #answer(response: Promise<readonly Buffer[] | null>, request: Buffer): void {
+  #answer({ response, whenTaken }: Omit<Answer, 'kind'>, request: Buffer): void {
     const { session, owed, held, onAnswered, close } = this.#options;
     const slot = owed.open();
     this.#isBusy = true;
@@ -195,8 +200,10 @@ export class RequestDispatch {
     answered.then(
       (chunks) => {
         this.#isBusy = false;
+        // What has to wait is referred to until its turn.
+        const isSentNow = slot.isOldest;
         owed.write(slot, chunks ?? []);
-        onAnswered();
+        onAnswered(isSentNow ? whenTaken : undefined);
       },
       (error) => {
         this.#isBusy = false;

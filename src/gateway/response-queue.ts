@@ -6,6 +6,8 @@
 import type { HeldCount } from './held-bytes.ts';
 
 export interface ResponseSlot {
+  /** What is written now goes to the sink at once. */
+  readonly isOldest: boolean;
   write(chunk: Buffer): void;
   /** Bytes that are only valid now: copied when they have to wait. */
   pass(view: Buffer): void;
@@ -21,6 +23,10 @@ class Slot implements ResponseSlot {
 
   constructor(queue: ResponseQueue) {
     this.#queue = queue;
+  }
+
+  get isOldest(): boolean {
+    return this.#queue.isOldest(this);
   }
 
   write(chunk: Buffer): void {
@@ -74,7 +80,11 @@ export class ResponseQueue {
     return slot;
   }
 
-  /** Only `Slot` calls the next three. */
+  /** Only `Slot` calls the next four. */
+  isOldest(slot: Slot): boolean {
+    return this.#slots[0] === slot;
+  }
+
   writeTo(slot: Slot, chunk: Buffer): void {
     if (slot.isFinished) throw new Error('a finished response was written to');
     if (this.#slots[0] === slot) {

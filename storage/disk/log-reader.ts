@@ -12,7 +12,7 @@ import {
   verifyBatchCrc,
 } from '../../protocol/record-batch.ts';
 import { StorageError } from '../errors.ts';
-import type { ReadOptions, ReadResult } from '../mirror-log.ts';
+import type { ReadInto, ReadOptions, ReadResult } from '../mirror-log.ts';
 import { followingHeader, type LogTail } from './batch-check.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
@@ -37,6 +37,7 @@ interface Range {
   readonly end: bigint;
   readonly bytesMax: number;
   readonly atLeastOneBatch: boolean;
+  readonly memory: ReadInto;
 }
 
 /** Where in a buffer the wanted batches are, and how far they reach. */
@@ -100,11 +101,11 @@ export class LogReader {
     const state = this.#state;
     for (;;) {
       this.#assertInRange(offset);
-      const { endOffset = state.visibleEnd, bytesMax, atLeastOneBatch } = options;
+      const { endOffset = state.visibleEnd, bytesMax, atLeastOneBatch, memory = fresh } = options;
       const end = smaller(endOffset, state.visibleEnd);
       const generation = state.generation;
       try {
-        const result = await this.#readRange({ offset, end, bytesMax, atLeastOneBatch });
+        const result = await this.#readRange({ offset, end, bytesMax, atLeastOneBatch, memory });
         if (generation === state.generation) return result;
       } catch (error) {
         if (generation !== state.generation) continue;
@@ -157,7 +158,8 @@ export class LogReader {
       const { position } = more.start;
       // Larger than the caller's limit only for the walk to the batch, or for a single large batch.
       const wanted = Math.max(more.bytes, range.bytesMax + slack);
-      const buffer = await this.#readAt(segment, position, Math.min(wanted, limit - position));
+      const buffer = range.memory(Math.min(wanted, limit - position));
+      await this.#readInto(buffer, segment, position);
       const found = this.#find(segment, buffer, { from: more.start, range, limit });
       if (found.kind === 'none') return emptyResult(range.offset);
       if (found.kind === 'slice') {
@@ -191,20 +193,18 @@ export class LogReader {
       const last = read.position + found.lastStart;
       throw new Unsound(segment, [last], `it ends at ${found.nextOffset}, the segment at ${end}`);
     }
-    const next = await this.#readAt(segment, position, Math.min(batchHeaderBytes, size - position));
+    const next = fresh(Math.min(batchHeaderBytes, size - position));
+    await this.#readInto(next, segment, position);
     const tail = { end: found.nextOffset, lastEpoch: found.lastEpoch };
     const header = followingHeader(next, 0, tail);
     if (typeof header !== 'string') return;
     throw new Unsound(segment, [read.position + found.lastStart, position], header);
   }
 
-  async #readAt(segment: Segment, position: number, bytes: number): Promise<Buffer> {
-    const buffer = Buffer.allocUnsafe(bytes);
+  async #readInto(buffer: Buffer, segment: Segment, position: number): Promise<void> {
     const filled = await this.#files.use(segment.path, (file) => file.read(buffer, position));
-    if (filled < bytes) {
-      throw new Unsound(segment, [position], `${filled} bytes where ${bytes} should be`);
-    }
-    return buffer;
+    if (filled === buffer.length) return;
+    throw new Unsound(segment, [position], `${filled} bytes where ${buffer.length} should be`);
   }
 
   /** Finds the wanted batches in what was read from `from` on. */
@@ -306,6 +306,8 @@ export class LogReader {
     throw new Unsound(segment, [filePosition], detail);
   }
 }
+
+const fresh: ReadInto = (bytes) => Buffer.allocUnsafe(bytes);
 
 /** No batch that ends at or below `end` reaches beyond this position. */
 function positionLimit(segment: Segment, offsets: Buffer, end: bigint): number {

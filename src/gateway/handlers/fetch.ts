@@ -38,11 +38,13 @@ export const fetchHandler: Handler = (context) => {
     return { kind: 'answer', response: Promise.resolve(response) };
   }
   if (session.role.kind === 'link') {
-    // We never gave a session id, so it is another node's.
-    const response = isIncremental
-      ? Promise.resolve(sessionNotFound(header))
-      : fetchFromMirrors(session, header, request);
-    return { kind: 'answer', response };
+    if (isIncremental) {
+      // We never gave a session id, so it is another node's.
+      return { kind: 'answer', response: Promise.resolve(sessionNotFound(header)) };
+    }
+    const memory = session.services.readMemory.forAnswer();
+    const response = fetchFromMirrors(session, header, request, memory);
+    return { kind: 'answer', response, whenTaken: () => memory.giveBack() };
   }
   const split = splitFetch(session.services, request);
   const mustRewrite = noteOf(session).mayHoldShifted(session, request, split.hasShifted);

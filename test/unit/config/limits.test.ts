@@ -14,7 +14,9 @@ import {
   connectionsMax,
   heldBytesAlways,
   heldBytesMax,
+  keptReadBytesMax,
   partialRequestBytesMax,
+  readRoundingPart,
   receiveBytesMax,
   requestBytesMaxDefault,
   requestHeadBytes,
@@ -42,7 +44,8 @@ test('R14: what is large is shared by all clients, and each connection has its l
   for (const large of [requestBytesMaxDefault, collectedResponseBytesMax, responseBytesMax]) {
     assert.ok(large > client.bytesMax, 'no connection has room of its own for it');
   }
-  for (const shared of [partialRequestBytesMax, receiveBytesMax, heldBytesMax]) {
+  const ofReads = keptReadBytesMax + heldBytesMax * readRoundingPart;
+  for (const shared of [partialRequestBytesMax, receiveBytesMax, heldBytesMax, ofReads]) {
     assert.ok(memoryTerms.some(({ bytesMax, countMax }) => bytesMax >= shared && countMax === 1));
   }
   assert.ok(partialRequestBytesMax / 4 > requestBytesMaxDefault, 'the largest is one share');

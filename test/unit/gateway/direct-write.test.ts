@@ -112,6 +112,40 @@ test('whoever was told that there is no room hears of it though all of it left a
   }
 });
 
+test('who waits until the kernel has all hears of it then, and not when the connection ends', async () => {
+  const { peer, reader, close } = await pairOf();
+  const taken: string[] = [];
+  try {
+    reader.pause();
+    peer.write(Buffer.alloc(10));
+    peer.flush();
+    peer.whenTaken(() => taken.push('at once'));
+    assert.deepEqual(taken, ['at once']);
+    const tooMuch = Buffer.alloc(16 * 1024 * 1024);
+    for (const name of ['first', 'second']) {
+      peer.write(tooMuch);
+      peer.flush();
+      peer.whenTaken(() => taken.push(name));
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(taken, ['at once']);
+    reader.resume();
+    await until('both', () => taken.length === 3);
+    assert.deepEqual(taken, ['at once', 'first', 'second']);
+    reader.pause();
+    peer.write(tooMuch);
+    peer.write(tooMuch);
+    peer.flush();
+    peer.whenTaken(() => taken.push('never'));
+    const closed = once(peer.socket, 'close');
+    peer.destroy();
+    await closed;
+    assert.equal(taken.length, 3);
+  } finally {
+    close();
+  }
+});
+
 test('a write to a peer that has reset the connection ends it with the error, once', async () => {
   const errors: Error[] = [];
   let closes = 0;

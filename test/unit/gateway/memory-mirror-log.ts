@@ -185,7 +185,10 @@ export class MemoryMirrorLog implements MirrorLog {
       bytes += one.length;
       nextOffset = last + 1n;
     }
-    return { chunks, bytes, baseOffset, nextOffset };
+    const memory = options.memory?.(bytes);
+    if (memory === undefined || bytes === 0) return { chunks, bytes, baseOffset, nextOffset };
+    Buffer.concat(chunks, bytes).copy(memory);
+    return { chunks: [memory], bytes, baseOffset, nextOffset };
   }
 
   async abortedTransactions(from: bigint, to: bigint): Promise<readonly AbortedTransaction[]> {

@@ -27,6 +27,7 @@ import type {
   SessionView,
 } from '../../../src/gateway/handler.ts';
 import { HeldBytes } from '../../../src/gateway/held-bytes.ts';
+import { ReadMemory } from '../../../src/gateway/read-memory.ts';
 import type {
   PartitionView,
   TopicDirectory,
@@ -226,6 +227,7 @@ export class FakeSession implements SessionView {
       groupGate: this.groupGate,
       events: new Events(),
       held: new HeldBytes(),
+      readMemory: new ReadMemory(),
       verdicts: new VerdictBudget(),
       linkNodeId,
       clusterId: 'destination',

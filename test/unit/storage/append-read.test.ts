@@ -65,6 +65,23 @@ test('a read returns whole batches from the one that holds the offset', async ()
   assert.deepEqual(atEnd, { chunks: [], bytes: 0, baseOffset: 15n, nextOffset: 15n });
 });
 
+test('a read fills memory that it is given, whatever lay there, and gives views of it', async () => {
+  const { log } = await createTestLog();
+  const batches = [dataBatch(0n, { records: 5 }), dataBatch(5n, { records: 50 })];
+  await appendDurably(log, ...batches);
+  const given: Buffer[] = [];
+  const memory = (bytes: number): Buffer => {
+    const one = Buffer.alloc(bytes, 0xee);
+    given.push(one);
+    return one;
+  };
+  for (const options of [everything, { bytesMax: 1, atLeastOneBatch: true }]) {
+    const { chunks } = await log.read(5n, { ...options, memory });
+    assert.deepEqual(Buffer.concat(chunks), batches[1]);
+    assert.ok(chunks.every(({ buffer }) => given.some((one) => one.buffer === buffer)));
+  }
+});
+
 test('bytesMax is kept but for a single batch that was asked for at least', async () => {
   const { log } = await createTestLog();
   const large = dataBatch(0n, { valueBytes: 20_000 });
