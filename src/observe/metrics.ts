@@ -1,6 +1,7 @@
 // Prometheus metrics, pull style: the hot path only counts in plain fields, and everything is read
 // when it is asked for. Names and labels are the design's (§11). What is UNKNOWN is NaN, never 0.
-// Lost records come from the durable receipts, so that the total survives restarts.
+// Lost records come from what is durable of them (mirrors and receipts), so that the total survives
+// restarts. docs/metrics.md is made of the names and sentences here.
 import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { StorageUsage } from '../../storage/mirror-log.ts';
@@ -235,7 +236,7 @@ class MetricsCollector {
     });
     this.#filled(
       'mirror_stalled_partitions',
-      'Partitions with lag and no progress.',
+      'Partitions that do not move although they should.',
       ['link', 'topic'],
       (gauge, { mirrors }) => {
         for (const mirror of mirrors.filter(isMirroring)) {
@@ -327,7 +328,11 @@ class MetricsCollector {
       gauge.set(sources.isOwner() ? 1 : 0),
     );
     const used = this.#gauge('storage_used_bytes', 'Bytes that mirror logs take.', []);
-    const free = this.#gauge('storage_free_bytes', 'Bytes free in the file system of them.', []);
+    const free = this.#gauge(
+      'storage_free_bytes',
+      'Bytes free in the file system of mirror logs.',
+      [],
+    );
     const full = this.#gauge('storage_full', 'Has fetching stopped for lack of space: 1 or 0.', []);
     const hours = this.#gauge(
       'storage_hours_to_full',
