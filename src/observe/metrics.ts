@@ -328,11 +328,7 @@ class MetricsCollector {
       gauge.set(sources.isOwner() ? 1 : 0),
     );
     const used = this.#gauge('storage_used_bytes', 'Bytes that mirror logs take.', []);
-    const free = this.#gauge(
-      'storage_free_bytes',
-      'Bytes free in the file system of mirror logs.',
-      [],
-    );
+    const free = this.#gauge('storage_free_bytes', 'Bytes free where mirror logs are.', []);
     const full = this.#gauge('storage_full', 'Has fetching stopped for lack of space: 1 or 0.', []);
     const hours = this.#gauge(
       'storage_hours_to_full',
