@@ -12,9 +12,9 @@ import { FakeLinks } from '../admin/fake-services.ts';
 const head = `# Metrics
 
 \`GET /metrics\` of the admin port, for Prometheus. What is not known is NaN, never 0. Metrics of
-links have the label \`link\`, those of mirrors \`link\` and \`topic\`, and lags \`partition\` as well,
-unless \`admin.partitionMetrics\` is false: then they are sums and maxima by topic. What the figures
-mean: [mirroring.md](mirroring.md#lag). This page is made from the code.
+links have the label \`link\`, those of mirrors \`link\` and \`topic\`, and lags \`partition\` as
+well, unless \`admin.partitionMetrics\` is false: then they are sums and maxima by topic. What the
+figures mean: [mirroring.md](mirroring.md#lag). This page is made from the code.
 
 | metric | kind | what it says |
 |---|---|---|
