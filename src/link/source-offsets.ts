@@ -1,6 +1,7 @@
 // Ends and starts of many partitions of one cluster, asked of their leaders in one request each.
 // Owns the grouping by leader; refuses to know what the offsets mean. Invariant: every asked
 // partition has an answer, and an answer that did not come is an error code, never an offset.
+
 import { createFetchPartition, createFetchTopic } from '../../protocol/generated/fetch-request.ts';
 import type { FetchResponse } from '../../protocol/generated/fetch-response.ts';
 import {
@@ -12,7 +13,7 @@ import { ErrorCode, errorName, forEachBatch, zeroUuid } from '../../protocol/ind
 import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { heldBackMsMax, isHeldBack } from '../cluster/held-back.ts';
-import { partitionKey } from './fetch/fetch-session.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 
 export const latestTimestamp = -1n;
 export const earliestTimestamp = -2n;

@@ -2,8 +2,8 @@
 // what was told; refuses to know why one stalls (status.ts). Invariant: a stall that lasts until it
 // is looked at is told once when it begins and once when it has ended; a source that is lost with
 // thousands of partitions makes few events, not thousands.
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { LinkContext } from './context.ts';
-import { partitionKey } from './fetch/fetch-session.ts';
 import type { LinkRuntime } from './link.ts';
 import type { MirrorTopic } from './mirror/mirror-topics.ts';
 import { Loop } from './signal.ts';

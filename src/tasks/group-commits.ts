@@ -2,6 +2,7 @@
 // of the group task from one reading to the next, under destination names. Pure. Refuses to know
 // clusters. Invariants: what was read of a topic that could not be confirmed to be the mirrored one
 // is never taken over, what was known of it stays; what was not read is not forgotten.
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { SourceCommit } from './group-writer.ts';
 
 export type GroupsCommits = ReadonlyMap<string, readonly SourceCommit[]>;
@@ -75,9 +76,9 @@ function addChanged(
   const { read, topics } = found;
   // A broker gives them in the same order, as long as there are no others.
   if (known.length === read.length && known.every((one, at) => isSame(one, read[at]))) return;
-  const left = new Map(known.map((one) => [`${one.topic}/${one.partition}`, one] as const));
+  const left = new Map(known.map((one) => [partitionKey(one.topic, one.partition), one] as const));
   for (const one of read) {
-    const key = `${one.topic}/${one.partition}` as const;
+    const key = partitionKey(one.topic, one.partition);
     if (!isSame(one, left.get(key))) changed.add(one.topic);
     left.delete(key);
   }

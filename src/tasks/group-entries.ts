@@ -1,6 +1,7 @@
 // What the group task knows of each offset that it keeps: what it wrote last, when it compared, and
 // why it leaves it alone. Pure memory. Refuses to know brokers and decisions. Invariant: what is
 // known of one topic id is never taken for another topic of the same name.
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { Synced } from './group-diff.ts';
 
 export interface Commit {
@@ -111,10 +112,12 @@ export class GroupEntries {
   retain(wanted: ReadonlyMap<string, readonly Commit[]>): readonly string[] {
     const gone: string[] = [];
     for (const [group, topics] of this.#groups) {
-      const keep = new Set((wanted.get(group) ?? []).map((at) => `${at.topic}/${at.partition}`));
+      const keep = new Set(
+        (wanted.get(group) ?? []).map((at) => partitionKey(at.topic, at.partition)),
+      );
       for (const [topic, partitions] of topics) {
         for (const partition of partitions.keys()) {
-          if (!keep.has(`${topic}/${partition}`)) partitions.delete(partition);
+          if (!keep.has(partitionKey(topic, partition))) partitions.delete(partition);
         }
         if (partitions.size === 0) topics.delete(topic);
       }

@@ -3,6 +3,7 @@
 // compared with. Invariants: only OffsetCommit with generation -1 and without a member is ever
 // sent, which brokers accept for groups without members only; a group that could not be read has an
 // error, never an empty set of offsets.
+
 import { createFindCoordinatorRequest } from '../../protocol/generated/find-coordinator-request.ts';
 import {
   createOffsetCommitRequest,
@@ -20,6 +21,7 @@ import type { OffsetFetchResponse } from '../../protocol/generated/offset-fetch-
 import { ErrorCode } from '../../protocol/index.ts';
 import { findCoordinatorApi, offsetCommitApi, offsetFetchApi } from '../cluster/apis.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { Position } from './group-diff.ts';
 
 const severalGroupsFrom = 8;
@@ -212,7 +214,7 @@ function toRead(errorCode: number, topics: readonly ReadTopic[]): GroupRead {
         partitionErrors.push({ topic: name, errorCode: found.errorCode });
       } else if (found.committedOffset >= 0n) {
         const partition = found.partitionIndex;
-        offsets.set(`${name}/${partition}`, {
+        offsets.set(partitionKey(name, partition), {
           topic: name,
           partition,
           offset: found.committedOffset,
@@ -267,7 +269,7 @@ export async function commitGroup(
   const errors = new Map<string, number>();
   for (const { name, partitions } of response.topics) {
     for (const { partitionIndex, errorCode } of partitions) {
-      errors.set(`${name}/${partitionIndex}`, errorCode);
+      errors.set(partitionKey(name, partitionIndex), errorCode);
     }
   }
   return errors;

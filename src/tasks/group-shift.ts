@@ -6,6 +6,7 @@
 
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import { inPlaceOrder } from '../link/place-order.ts';
 import { listGroups } from './group-listing.ts';
 import {
@@ -163,7 +164,7 @@ async function moveGroup(
   if (before.errorCode !== ErrorCode.NONE) return error(before.errorCode);
   const toCommit: OffsetToCommit[] = [];
   for (const { partition, from, to } of place.moves) {
-    const found = before.offsets.get(`${options.topic}/${partition}`);
+    const found = before.offsets.get(partitionKey(options.topic, partition));
     if (found === undefined || found.offset === to) continue;
     if (found.offset !== from) return movedAway(group, partition, found.offset);
     const position = { offset: to, metadata: found.metadata };
@@ -177,7 +178,7 @@ async function moveGroup(
   const after = await readMoves(cluster, place, options.topic);
   if (after.errorCode !== ErrorCode.NONE) return error(after.errorCode);
   for (const { partition, position } of toCommit) {
-    const offset = after.offsets.get(`${options.topic}/${partition}`)?.offset ?? -1n;
+    const offset = after.offsets.get(partitionKey(options.topic, partition))?.offset ?? -1n;
     if (offset !== position.offset) return movedAway(group, partition, offset);
   }
   return null;

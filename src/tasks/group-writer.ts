@@ -5,6 +5,7 @@
 
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { LinkContext } from '../link/context.ts';
 import { forEachLimited } from '../link/signal.ts';
 import type { TaskProblem } from './back-offs.ts';
@@ -59,7 +60,7 @@ export interface Planned {
 }
 
 function keyOf({ topic, partition }: Commit): string {
-  return `${topic}/${partition}`;
+  return partitionKey(topic, partition);
 }
 
 interface Due {

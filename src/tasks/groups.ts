@@ -5,7 +5,9 @@
 // above a mirror's durable end, nor to a live group, nor what was read of a source topic that was
 // not confirmed to be the mirrored one afterwards; one writer at a time, but reading the source,
 // which may hang, holds up nobody.
+
 import { Serial } from '../../storage/disk/serial.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
@@ -220,10 +222,10 @@ export class GroupSync implements TaskWork {
       ...waiting.map(([topic, doubt]) => heldBack(topic, doubt)),
     ];
     const rows = new Map(
-      this.#writer.rowsOf(here).map((row) => [`${row.topic}/${row.partition}`, row]),
+      this.#writer.rowsOf(here).map((row) => [partitionKey(row.topic, row.partition), row]),
     );
     const behind = (found.commits.get(here) ?? []).filter(({ topic, partition, position }) => {
-      const row = rows.get(`${topic}/${partition}`);
+      const row = rows.get(partitionKey(topic, partition));
       return row?.destinationOffset !== position.offset;
     });
     const listedHere = (await listGroups(this.#context.destination)).groups.get(here);
@@ -413,7 +415,7 @@ export class GroupSync implements TaskWork {
 }
 
 function keyOf({ topic, partition }: Commit): string {
-  return `${topic}/${partition}`;
+  return partitionKey(topic, partition);
 }
 
 function readingOf({ commits, mirrors, isWhole }: SourceFindings, { group }: SourceQuery): Reading {

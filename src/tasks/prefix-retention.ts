@@ -4,13 +4,14 @@
 // refuses to know segments (the log says what can go). Invariants: a mirror is never touched, its
 // log start is the source's; a topic whose configs cannot be read, or that is not to be deleted
 // from, loses nothing by age or size.
+
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { RetentionRules } from '../../storage/mirror-log.ts';
 import { ClusterError } from '../cluster/cluster.ts';
 import { readTopicConfigs } from '../cluster/config-requests.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { LinkContext } from '../link/context.ts';
-import { partitionKey } from '../link/fetch/fetch-session.ts';
 import { isMirror } from '../link/mirror/mirror-state.ts';
 import type { MirrorTopic, MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import { Loop, messageOf } from '../link/signal.ts';

@@ -5,6 +5,7 @@
 // refuses to know how a copy is built (rebuild-copy.ts). Invariants: one at a time, so that no more
 // than one copy of a link takes its space twice; a source that does not tell sizes is judged by
 // growth alone.
+
 import {
   createDescribableLogDirTopic,
   createDescribeLogDirsRequest,
@@ -13,6 +14,7 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { describeLogDirsApi } from '../../cluster/apis.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock, LinkLimits } from '../context.ts';
 import { LinkError } from '../link-error.ts';
@@ -21,7 +23,6 @@ import { sourceStarts } from '../mirror/start-offset.ts';
 import { retentionOfTombstones } from '../mirror/topic-configs.ts';
 import { messageOf } from '../signal.ts';
 import { EndlessTransactions, firstOpenOffset } from './endless-transactions.ts';
-import { partitionKey } from './fetch-session.ts';
 import type { LinkBounds } from './link-bounds.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import { NotWhole, rebuildCopy } from './rebuild-copy.ts';

@@ -2,6 +2,7 @@
 // broker knows of us, and the smallest request that brings it up to date. Refuses to know logs and
 // sockets. Invariants: the broker's view after a request equals what was wanted; in doubt the next
 // request is a full one; a partition of which nothing has changed costs a look and no memory.
+
 import {
   createFetchPartition,
   createFetchRequest,
@@ -10,6 +11,7 @@ import {
   type FetchRequest,
 } from '../../../protocol/generated/fetch-request.ts';
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 
 /** Where a partition is to be read from, as it stands when it is asked for. */
 export interface WantedPartition {
@@ -47,10 +49,6 @@ const sessionsFrom = 7;
 const rackIdFrom = 11;
 const lastFetchedEpochFrom = 12;
 const epochMax = 0x7fffffff;
-
-export function partitionKey(topic: string, partition: number): string {
-  return `${topic}/${partition}`;
-}
 
 export class FetchSession<Wanted extends WantedPartition> {
   #id = 0;

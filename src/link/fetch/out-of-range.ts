@@ -2,9 +2,11 @@
 // decides: moved start of a mirror that begins, lost history, an end below ours, or only forgotten
 // epochs. Refuses to know fetch loops. Invariant: history is never skipped in silence, and only
 // what is proved is followed.
+
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkClock } from '../context.ts';
 import { lossMessage, lossRemedy, tellLoss, tellStartMoved } from '../mirror/lost-history.ts';
@@ -15,7 +17,6 @@ import {
   latestTimestamp,
   listOffsets,
 } from '../source-offsets.ts';
-import { partitionKey } from './fetch-session.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink, Loss } from './source-link.ts';
 

@@ -4,13 +4,14 @@
 // asked for; refuses to know what else a start that lies beyond a mirror means (out-of-range.ts).
 // Invariants: nothing is asked for while there is room; nothing is deleted that the mirrored topic
 // still has at the source; a copy that ends below the start is the loss that it would be later.
+
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { LinkClock, LinkLimits } from '../context.ts';
 import { unconfirmedSources } from '../source-identity.ts';
 import { earliestTimestamp, latestTimestamp, listOffsets } from '../source-offsets.ts';
-import { partitionKey } from './fetch-session.ts';
 import { resolveOutOfRange } from './out-of-range.ts';
 import type { PartitionFeed } from './partition-feed.ts';
 import type { FeedLink } from './source-link.ts';

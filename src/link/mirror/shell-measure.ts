@@ -1,6 +1,7 @@
 // What a shell topic holds when its mirror is switched: n and the epochs of its leaders, and that
 // nobody wrote into it. Invariant: only control batches may be in a shell; records are refused with
 // their count, unless it was said what becomes of them.
+
 import {
   ErrorCode,
   errorName,
@@ -9,7 +10,7 @@ import {
   nextOffset,
 } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { LinkError } from '../link-error.ts';
 import { forEachLimited } from '../signal.ts';
 import { earliestTimestamp, fetchOnce, latestTimestamp, listOffsets } from '../source-offsets.ts';

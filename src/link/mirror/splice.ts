@@ -3,15 +3,16 @@
 // is right. Invariants: the first epoch of the new extent lies above every epoch that was stored or
 // advertised; ABORT batches are appended only under a hold, at offsets that a durable record can
 // cut back to.
+
 import { buildControlBatch } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { MirrorLog, OpenTransaction } from '../../../storage/mirror-log.ts';
 import type { Cluster } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { PartitionView } from '../../gateway/topic-directory.ts';
 import type { TopicRecord } from '../../state/records.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch, virtualOffset } from '../../timeline/offsets.ts';
 import { lastExtent, nextEpoch, splice } from '../../timeline/timeline.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
 import { LinkError } from '../link-error.ts';
 import { forEachLimited } from '../signal.ts';
 import type { MirrorTopic } from './mirror-topics.ts';

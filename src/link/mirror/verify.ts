@@ -2,13 +2,14 @@
 // range, the pace and the verdict; refuses to know who asks. Works in steps, each of bounded time
 // and size, whose outcome is all that the next one needs: nothing is kept here. Invariant: what is
 // called equal was compared byte for byte, and the CRC of both sides was right.
+
 import { createHash } from 'node:crypto';
 import { ErrorCode, errorName, forEachBatch, verifyBatchCrc } from '../../../protocol/index.ts';
 import { type BatchHeader, batchHeaderBytes, nextOffset } from '../../../protocol/record-batch.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { MirrorLog } from '../../../storage/mirror-log.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { LinkError } from '../link-error.ts';
 import type { VerifyDifference, VerifyRequest, VerifyStep } from '../service.ts';
 import { Signal } from '../signal.ts';

@@ -1,6 +1,7 @@
 // What the source has of a switched topic that the topic has not: the tail that was lost, and stray
 // writes after it. Reads it at the source and gives its records one by one. Refuses to know files.
 // Invariant: what cannot be given (aged out at the source) is said as a gap, never left out.
+
 import {
   ErrorCode,
   errorName,
@@ -10,8 +11,8 @@ import {
 } from '../../../protocol/index.ts';
 import { openRecords } from '../../../protocol/records.ts';
 import type { Cluster } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { ReceiptTopic, TopicRecord } from '../../state/records.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
 import { LinkError } from '../link-error.ts';
 import {
   earliestTimestamp,

@@ -2,11 +2,11 @@
 // partition goes on, and what takes the lost log's place; refuses to know when that is accepted.
 // Invariant: it goes on at or above every offset that its source, or a group here, is known to have
 // reached, so that no offset is given twice to anybody's knowledge.
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { logTopicIdOf } from '../../state/records.ts';
 import { readTopicCommits } from '../../tasks/group-shift.ts';
 import { lastExtent } from '../../timeline/timeline.ts';
 import type { LinkContext } from '../context.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
 import { LinkError } from '../link-error.ts';
 import type { MirrorTopic, MirrorTopics } from '../mirror/mirror-topics.ts';
 import type { LostEnds, SwitchTopic } from '../mirror/splice.ts';

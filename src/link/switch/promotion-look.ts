@@ -1,9 +1,10 @@
 // One look at what a promotion waits for: fresh ends of the source against the durable ends of the
 // mirror, whether the source is quiet, which transactions are open. Owns what earlier looks saw;
 // refuses to change anything. Invariant: what could not be asked blocks, it never counts as done.
+
 import { ErrorCode, errorName } from '../../../protocol/index.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { LinkClock } from '../context.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
 import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic } from '../mirror/mirror-topics.ts';
 import { unconfirmedSources } from '../source-identity.ts';

@@ -12,6 +12,7 @@ import { ErrorCode, errorName } from '../../../protocol/index.ts';
 import { describeProducersApi } from '../../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { grantCommand } from '../../cluster/grant-command.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic } from '../mirror/mirror-topics.ts';
 import type { RecentWriter, RecentWriters } from '../service.ts';
@@ -147,11 +148,11 @@ async function askSome(
   });
   const answers = new Map(
     response.topics.flatMap(({ name, partitions: own }) =>
-      own.map((answer) => [`${name}/${answer.partitionIndex}`, answer] as const),
+      own.map((answer) => [partitionKey(name, answer.partitionIndex), answer] as const),
     ),
   );
   for (const place of places) {
-    const key = `${place.topic.record.sourceTopic}/${place.partition}` as const;
+    const key = partitionKey(place.topic.record.sourceTopic, place.partition);
     take(place, answers.get(key), found);
   }
 }

@@ -2,12 +2,13 @@
 // the completion of receipts (the true loss, once a dead source answers) and the count of stray
 // records (written there after the switch). Refuses to change anything but receipts. Invariant:
 // growth is counted from ends that are on record, so that a restart forgets none of it.
+
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import type { ReceiptPartition, ReceiptRecord, ReceiptTopic } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkContext } from '../context.ts';
-import { partitionKey } from '../fetch/fetch-session.ts';
 import type { LinkRuntime } from '../link.ts';
 import type { MirrorTopic, MirrorTopics } from '../mirror/mirror-topics.ts';
 import type { TopicChanges } from '../mirror/topic-changes.ts';
