@@ -1,7 +1,6 @@
 // Ends and starts of many partitions of one cluster, asked of their leaders in one request each.
 // Owns the grouping by leader; refuses to know what the offsets mean. Invariant: every asked
 // partition has an answer, and an answer that did not come is an error code, never an offset.
-
 import { createFetchPartition, createFetchTopic } from '../../protocol/generated/fetch-request.ts';
 import type { FetchResponse } from '../../protocol/generated/fetch-response.ts';
 import {

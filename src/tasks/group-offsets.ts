@@ -3,7 +3,6 @@
 // compared with. Invariants: only OffsetCommit with generation -1 and without a member is ever
 // sent, which brokers accept for groups without members only; a group that could not be read has an
 // error, never an empty set of offsets.
-
 import { createFindCoordinatorRequest } from '../../protocol/generated/find-coordinator-request.ts';
 import {
   createOffsetCommitRequest,

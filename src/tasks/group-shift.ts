@@ -3,7 +3,6 @@
 // is never written; an offset is written only while it is what the caller said it would be, so that
 // a move that is repeated after a crash moves nothing twice; what could not be read is a problem,
 // never an absence.
-
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import { partitionKey } from '../cluster/partition-key.ts';

@@ -2,7 +2,6 @@
 // commits, reads back, and keeps what was written last and why a group is left alone. Refuses to
 // know sources. Invariants: no request that changes something without a valid lease; the offsets
 // compared with are at most 100 ms old; a live group is named and not tried again for a while.
-
 import { ErrorCode, errorName } from '../../protocol/index.ts';
 import { grantCommand } from '../cluster/grant-command.ts';
 import { partitionKey } from '../cluster/partition-key.ts';

@@ -5,7 +5,6 @@
 // above a mirror's durable end, nor to a live group, nor what was read of a source topic that was
 // not confirmed to be the mirrored one afterwards; one writer at a time, but reading the source,
 // which may hang, holds up nobody.
-
 import { Serial } from '../../storage/disk/serial.ts';
 import { partitionKey } from '../cluster/partition-key.ts';
 import type { LinkContext } from '../link/context.ts';

@@ -4,7 +4,6 @@
 // refuses to know segments (the log says what can go). Invariants: a mirror is never touched, its
 // log start is the source's; a topic whose configs cannot be read, or that is not to be deleted
 // from, loses nothing by age or size.
-
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
 import type { RetentionRules } from '../../storage/mirror-log.ts';

@@ -5,7 +5,6 @@
 // refuses to know how a copy is built (rebuild-copy.ts). Invariants: one at a time, so that no more
 // than one copy of a link takes its space twice; a source that does not tell sizes is judged by
 // growth alone.
-
 import {
   createDescribableLogDirTopic,
   createDescribeLogDirsRequest,

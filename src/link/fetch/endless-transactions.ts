@@ -5,7 +5,6 @@
 //
 // The proof: the source's last stable offset is beyond the transaction, and the copy reaches an end
 // that was read after it. So the marker lay below that end, and it is not in the copy.
-
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Cluster } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';

@@ -2,7 +2,6 @@
 // broker knows of us, and the smallest request that brings it up to date. Refuses to know logs and
 // sockets. Invariants: the broker's view after a request equals what was wanted; in doubt the next
 // request is a full one; a partition of which nothing has changed costs a look and no memory.
-
 import {
   createFetchPartition,
   createFetchRequest,

@@ -2,7 +2,6 @@
 // `num.cluster.link.fetchers` says. Owns who fetches what; refuses to know states and metadata
 // requests. Invariant: a topic that is held or stopped has no feed that can append, and its lag is
 // remembered over stops.
-
 import type { MirrorStorage } from '../../../storage/mirror-log.ts';
 import type { TopicInfo } from '../../cluster/cluster.ts';
 import { lastExtent } from '../../timeline/timeline.ts';

@@ -2,7 +2,6 @@
 // decides: moved start of a mirror that begins, lost history, an end below ours, or only forgotten
 // epochs. Refuses to know fetch loops. Invariant: history is never skipped in silence, and only
 // what is proved is followed.
-
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';

@@ -1,7 +1,6 @@
 // Which partitions of a link are read in parallel ranges: those far behind over a long line, a few
 // at a time. Owns how many; refuses to know how ranges are read. Invariant: a partition is read in
 // ranges or by its fetcher, never by both.
-
 import type { LinkClock } from '../context.ts';
 import type { ByteThrottle } from './byte-throttle.ts';
 import { type AnswerSizes, rangeBytes, rangeReadersMax } from './limits.ts';

@@ -4,7 +4,6 @@
 // asked for; refuses to know what else a start that lies beyond a mirror means (out-of-range.ts).
 // Invariants: nothing is asked for while there is room; nothing is deleted that the mirrored topic
 // still has at the source; a copy that ends below the start is the loss that it would be later.
-
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { ClusterError } from '../../cluster/cluster.ts';

@@ -1,7 +1,6 @@
 // What a shell topic holds when its mirror is switched: n and the epochs of its leaders, and that
 // nobody wrote into it. Invariant: only control batches may be in a shell; records are refused with
 // their count, unless it was said what becomes of them.
-
 import {
   ErrorCode,
   errorName,

@@ -3,7 +3,6 @@
 // is right. Invariants: the first epoch of the new extent lies above every epoch that was stored or
 // advertised; ABORT batches are appended only under a hold, at offsets that a durable record can
 // cut back to.
-
 import { buildControlBatch } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import type { MirrorLog, OpenTransaction } from '../../../storage/mirror-log.ts';

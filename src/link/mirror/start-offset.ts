@@ -1,7 +1,6 @@
 // Where a mirror begins: the setting `mirror.start.offset.spec` and what it means at a source now.
 // Owns its three forms; refuses to know what is done with the offsets. Invariant: a mirror begins
 // at an offset that the source has, and a time that no record reaches means its end.
-
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Cluster, TopicInfo } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';

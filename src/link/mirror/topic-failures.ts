@@ -2,7 +2,6 @@
 // know how causes are found. Invariants: a failing topic is not fetched, its state follows, however
 // often the commit has to be tried; of one that lost history the lost ranges of all its partitions
 // are on record, since none of them is fetched any more that could find its own.
-
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';

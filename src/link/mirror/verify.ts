@@ -2,7 +2,6 @@
 // range, the pace and the verdict; refuses to know who asks. Works in steps, each of bounded time
 // and size, whose outcome is all that the next one needs: nothing is kept here. Invariant: what is
 // called equal was compared byte for byte, and the CRC of both sides was right.
-
 import { createHash } from 'node:crypto';
 import { ErrorCode, errorName, forEachBatch, verifyBatchCrc } from '../../../protocol/index.ts';
 import { type BatchHeader, batchHeaderBytes, nextOffset } from '../../../protocol/record-batch.ts';

@@ -1,7 +1,6 @@
 // What the source has of a switched topic that the topic has not: the tail that was lost, and stray
 // writes after it. Reads it at the source and gives its records one by one. Refuses to know files.
 // Invariant: what cannot be given (aged out at the source) is said as a gap, never left out.
-
 import {
   ErrorCode,
   errorName,

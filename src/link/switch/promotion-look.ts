@@ -1,7 +1,6 @@
 // One look at what a promotion waits for: fresh ends of the source against the durable ends of the
 // mirror, whether the source is quiet, which transactions are open. Owns what earlier looks saw;
 // refuses to change anything. Invariant: what could not be asked blocks, it never counts as done.
-
 import { ErrorCode, errorName } from '../../../protocol/index.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
 import type { LinkClock } from '../context.ts';

@@ -2,7 +2,6 @@
 // it: what an operator wants to hear before a failover of a source that lives. Owns the question
 // and what its answer leaves out; refuses to decide anything. Invariant: what could not be asked,
 // or may not be told, is a problem by name, never a topic without writers.
-
 import {
   createDescribeProducersRequest,
   createTopicRequest,

@@ -2,7 +2,6 @@
 // the completion of receipts (the true loss, once a dead source answers) and the count of stray
 // records (written there after the switch). Refuses to change anything but receipts. Invariant:
 // growth is counted from ends that are on record, so that a restart forgets none of it.
-
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
