@@ -60,7 +60,8 @@ function presentPromoted(
 ): void {
   const extent = openNativeExtent(view.partition(partition.partitionIndex));
   if (extent === undefined || partition.leaderEpoch < 0) return;
-  partition.leaderEpoch += extent.epochShift;
+  // A broker that is behind may tell of an epoch from before the splice.
+  partition.leaderEpoch = Math.max(extent.firstEpoch, partition.leaderEpoch + extent.epochShift);
   if (view.topicId === null) return;
   epochs.note(view.topicId, partition.partitionIndex, partition.leaderEpoch);
 }

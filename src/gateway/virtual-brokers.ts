@@ -42,6 +42,8 @@ export class VirtualBrokers {
   readonly #brokers = new Map<number, BrokerInfo>();
   /** Ids with a port that the destination does not have, the longest gone first. */
   readonly #gone = new Set<number>();
+  /** Ports that other programs hold, told of once. */
+  readonly #heldElsewhere = new Set<number>();
   /** Brokers without a port, told of once. */
   readonly #unserved = new Set<number>();
   /** Additions run one after another. */
@@ -151,7 +153,11 @@ export class VirtualBrokers {
       );
       await addition;
     }
-    for (const { isFenced, ...broker } of brokers) if (isFenced !== true) this.#note(broker);
+    for (const { isFenced, ...broker } of brokers) {
+      if (isFenced !== true) this.#note(broker);
+      else if (!this.#brokers.has(broker.nodeId) && this.#bound.has(broker.nodeId))
+        this.#gone.add(broker.nodeId);
+    }
   }
 
   #note(broker: BrokerInfo): void {
@@ -288,6 +294,8 @@ export class VirtualBrokers {
         return await this.#listen(port, this.#roleOf(nodeId));
       } catch (error) {
         if (!isAddressInUse(error)) throw error;
+        if (this.#heldElsewhere.has(port)) continue;
+        this.#heldElsewhere.add(port);
         const message = `port ${port} is held by another program and was passed over`;
         this.#options.events.warn('port_in_use', message, { port });
       }

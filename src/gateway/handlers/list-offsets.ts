@@ -331,8 +331,9 @@ function fromShell(
   if (better !== null && answer.timestamp <= better.timestamp) return answerOf(look, better);
   const offset = toVirtualBound(native, nativeOffset(answer.offset));
   const epoch = toVirtualEpoch(native, nativeEpoch(answer.leaderEpoch));
-  // An epoch of hidden markers is older than anything that clients may see at S.
-  const isHidden = epoch >= 0 && epoch < native.firstEpoch;
+  // An epoch of hidden markers is older than anything that clients may see at S. Shifted it may be
+  // negative, and is no sentinel then.
+  const isHidden = answer.leaderEpoch >= 0 && epoch < native.firstEpoch;
   const told = { ...answer, offset, leaderEpoch: isHidden ? native.firstEpoch : epoch };
   const isByTime = ask.timestamp >= 0n || ask.timestamp === MAX_TIMESTAMP;
   if (isByTime && answer.offset >= 0n && answer.offset < firstNativeOffset(native)) {

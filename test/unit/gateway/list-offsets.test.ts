@@ -18,6 +18,13 @@ import {
 } from '../../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { listOffsetsHandler } from '../../../src/gateway/handlers/list-offsets.ts';
+import {
+  nativeEpoch,
+  nativeOffset,
+  virtualEpoch,
+  virtualOffset,
+} from '../../../src/timeline/offsets.ts';
+import { newMirror, splice } from '../../../src/timeline/timeline.ts';
 import { batch, MemoryMirrorLog, marker } from './memory-mirror-log.ts';
 import { DESCRIBE, exchange, FakeSession, promotedAt100, READ } from './read-fixtures.ts';
 
@@ -303,6 +310,20 @@ test('hidden markers answered time look-ups, with their own times', async () => 
   const noCopy = new MemoryMirrorLog(100n);
   const bare = virtualBroker(noCopy, { ...markers, latest: 8n });
   assert.deepEqual(summary(await ask(bare, -3n)), [-1n, -1n, -1]);
+});
+
+test('R8: hidden markers from before many elections of the shell were told with a negative epoch', async () => {
+  const timeline = splice(newMirror(virtualOffset(0n)), {
+    virtualEnd: virtualOffset(100n),
+    nativeEnd: nativeOffset(8n),
+    nativeEpoch: nativeEpoch(9),
+    lastVirtualEpoch: virtualEpoch(5),
+  });
+  const session = virtualBroker(null, { byTime: [5n, 9000n] });
+  const log = new MemoryMirrorLog(100n);
+  session.directory.put({ name: 'orders', mode: 'promoted', log, timeline });
+  assert.deepEqual(summary(await ask(session, -2n)), [100n, -1n, 6], 'of native epoch 0');
+  assert.deepEqual(summary(await ask(session, 5000n)), [100n, 9000n, 6], 'of native epoch 3');
 });
 
 test('the time for which the broker throttles a client was lost on promoted topics', async () => {

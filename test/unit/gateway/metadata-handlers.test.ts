@@ -65,6 +65,13 @@ import { createMetadataHandler } from '../../../src/gateway/handlers/metadata.ts
 import { createOffsetFetchHandler } from '../../../src/gateway/handlers/offset-fetch.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import {
+  nativeEpoch,
+  nativeOffset,
+  virtualEpoch,
+  virtualOffset,
+} from '../../../src/timeline/offsets.ts';
+import { newMirror, splice } from '../../../src/timeline/timeline.ts';
+import {
   exchange,
   FakeSession,
   linkNodeId,
@@ -260,6 +267,20 @@ test('R8: a promoted topic has its shell leader at the shifted epoch', async () 
   const [partition] = response.topics[0]?.partitions ?? [];
   // Native epoch 2 became V0 = 6 at the splice; the shell is at 3 now.
   assert.deepEqual([partition?.leaderId, partition?.leaderEpoch], [2, 7]);
+});
+
+test('R8: a broker that was behind at the splice told of an epoch before V0', async () => {
+  const timeline = splice(newMirror(virtualOffset(0n)), {
+    virtualEnd: virtualOffset(100n),
+    nativeEnd: nativeOffset(8n),
+    nativeEpoch: nativeEpoch(9),
+    lastVirtualEpoch: virtualEpoch(4),
+  });
+  const session = sessionWith({ ...promoted, timeline });
+  const { response } = await exchange(session, handlers().metadata, metadata, 12, asking('orders'));
+  const [partition] = response.topics[0]?.partitions ?? [];
+  // It says 3, which would be -1: no epoch at all.
+  assert.deepEqual([partition?.leaderId, partition?.leaderEpoch], [2, 5]);
 });
 
 test('another topic id under the name of a mirror is an ordinary topic', async () => {

@@ -1,6 +1,7 @@
 // Ports of virtual brokers: durable, bound before they are named, distinct, and a clear error when
 // they run out.
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { after, test } from 'node:test';
 import type { BrokerInfo } from '../../../src/cluster/cluster.ts';
@@ -199,6 +200,33 @@ test('a fenced broker gets a port, and nobody is sent there who can go elsewhere
     [...brokers.brokers()].map(({ nodeId }) => nodeId),
     [1],
   );
+  brokers.close();
+});
+
+test('a fenced broker that never served kept its port for good', async () => {
+  const { brokers } = brokersOn(new Ports(), 3);
+  await brokers.start([broker(1)]);
+  const fenced = { ...broker(2), isFenced: true };
+  await brokers.ensure([broker(1), fenced]);
+  await brokers.follow([broker(1)]);
+  assert.equal(brokers.endpoint(2)?.port, first + 2, 'nobody else wants it');
+  await brokers.follow([broker(1), broker(7)]);
+  assert.equal(brokers.endpoint(7)?.port, first + 2);
+  await brokers.ensure([broker(1), fenced]);
+  assert.equal(brokers.endpoint(7)?.port, first + 2, 'it takes none from those that serve');
+  brokers.close();
+});
+
+test('a port of another program was told of at every look for brokers', async () => {
+  const held = createServer().listen(first + 1, '127.0.0.1');
+  await once(held, 'listening');
+  const { brokers, events } = brokersOn(new Ports(), 3);
+  await brokers.start([broker(1)]);
+  for (let look = 0; look < 3; look++) await brokers.follow([broker(1), broker(2)]);
+  assert.equal(toldOf(events, 'port_in_use').length, 1);
+  held.close();
+  await brokers.follow([broker(1), broker(2)]);
+  assert.equal(brokers.endpoint(2)?.port, first + 1);
   brokers.close();
 });
 
