@@ -49,14 +49,21 @@ export function partitionStatuses(
     return {
       ...base,
       lagRecords,
-      lagRecordsMin:
-        base.sourceEnd < 0n ? null : base.sourceEnd > mirrorEnd ? base.sourceEnd - mirrorEnd : 0n,
+      lagRecordsMin: lagRecordsMin(base),
       lagBytes: lagRecords === null ? null : (tracker?.bytesOf(lagRecords, log) ?? null),
       lagSeconds: lag?.seconds ?? null,
       isStalled: stallCause !== null,
       stallCause,
     };
   });
+}
+
+function lagRecordsMin({
+  sourceEnd,
+  mirrorEnd,
+}: Pick<PartitionStatus, 'sourceEnd' | 'mirrorEnd'>): bigint | null {
+  if (sourceEnd < 0n) return null;
+  return sourceEnd > mirrorEnd ? sourceEnd - mirrorEnd : 0n;
 }
 
 /** Why partitions do not move although they should: of those that are STALLED, by number. */

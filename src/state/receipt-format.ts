@@ -10,7 +10,7 @@ import type {
   ReceiptTopic,
 } from './records.ts';
 
-export const commands = ['promote', 'failover'] as const;
+export const switchCommands = ['promote', 'failover'] as const;
 
 function readFound(fields: Fields): { sourceEnd: bigint; lostRecords: bigint } {
   return { sourceEnd: fields.bigint('sourceEnd'), lostRecords: fields.bigint('lostRecords') };
@@ -87,7 +87,7 @@ export function readReceipt(fields: Fields, version: number): ReceiptRecord {
   return {
     kind: 'receipt',
     id: fields.string('id'),
-    command: fields.oneOf('command', commands),
+    command: fields.oneOf('command', switchCommands),
     actor: fields.string('actor'),
     timeMs: fields.integer('timeMs'),
     topics: fields.list('topics', (entry) => readReceiptTopic(entry, version)),

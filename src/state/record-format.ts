@@ -5,7 +5,7 @@
 import { virtualEpoch, virtualOffset } from '../timeline/offsets.ts';
 import type { Extent, Timeline } from '../timeline/timeline.ts';
 import { Fields } from './fields.ts';
-import { commands, readReceipt } from './receipt-format.ts';
+import { readReceipt, switchCommands } from './receipt-format.ts';
 import {
   type Acl,
   type HandoversRecord,
@@ -163,7 +163,7 @@ function readLostTotal(fields: Fields): LostTotal {
 
 function readStop(fields: Fields): PendingStop {
   return {
-    command: fields.oneOf('command', commands),
+    command: fields.oneOf('command', switchCommands),
     actor: fields.string('actor'),
     deadlineTimeMs: fields.integer('deadlineTimeMs'),
     cuts: fields.list('cuts', (cut) => ({
@@ -210,7 +210,7 @@ function readTopic(fields: Fields, version: number): TopicRecord {
     stateTimeMs: fields.integer('stateTimeMs'),
     error: fields.nullable('error', (name) => fields.object(name, readMirrorError)),
     partitions: fields.list('partitions', readTimeline),
-    stoppedBy: fields.nullable('stoppedBy', (name) => fields.oneOf(name, commands)),
+    stoppedBy: fields.nullable('stoppedBy', (name) => fields.oneOf(name, switchCommands)),
     ...(fields.has('creating') ? { creating: fields.object('creating', readCreation) } : {}),
     ...(fields.has('stopping') ? { stopping: fields.object('stopping', readStop) } : {}),
     ...(version >= 2 ? readSyncedState(fields) : {}),
