@@ -1,51 +1,37 @@
 // `causeway mirror detach` and `causeway uninstall`, against an admin server with a LinkService in
 // memory.
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
-import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
-import { type FakeServices, fakeServices } from '../admin/fake-services.ts';
-import { assertOneLine, runCli } from './cli-runs.ts';
+import { test } from 'node:test';
+import { assertOneLine, ServedCli } from './cli-runs.ts';
 
-let services: FakeServices;
-let server: AdminServer;
-
-beforeEach(async () => {
-  services = fakeServices();
-  server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
-});
-
-afterEach(async () => {
-  await server.close();
-});
-
-const causeway = (argv: readonly string[]) => runCli(server.url, argv);
+const cli = new ServedCli();
 
 test('a detach says what it would do, what stands in the way, and what it did', async () => {
-  const dry = await causeway(['mirror', 'detach', 'orders', '--dry-run']);
+  const dry = await cli.run(['mirror', 'detach', 'orders', '--dry-run']);
   assert.equal(dry.code, 0);
   assert.match(dry.out, /Nothing was changed[\s\S]*40 to 100[\s\S]*billing +0 +105 +7/);
-  assert.deepEqual(services.links.lastCall.argument, {
+  assert.deepEqual(cli.services.links.lastCall.argument, {
     topic: 'orders',
     dropHistory: false,
     validateOnly: true,
-    actor: (services.links.lastCall.argument as { actor: string }).actor,
+    actor: (cli.services.links.lastCall.argument as { actor: string }).actor,
   });
   const remedy = 'Stop the consumers.';
-  services.links.detachBlocking = [{ code: 'GROUP_NOT_EMPTY', message: 'billing has', remedy }];
-  const blocked = await causeway(['mirror', 'detach', 'orders', '--dry-run']);
+  cli.services.links.detachBlocking = [{ code: 'GROUP_NOT_EMPTY', message: 'billing has', remedy }];
+  const blocked = await cli.run(['mirror', 'detach', 'orders', '--dry-run']);
   assert.equal(blocked.code, 1);
   assert.match(blocked.out, /In the way: GROUP_NOT_EMPTY: billing has\. Stop the consumers/);
-  services.links.detachBlocking = [];
-  const done = await causeway(['mirror', 'detach', 'orders', '--drop-history', '--yes']);
+  cli.services.links.detachBlocking = [];
+  const done = await cli.run(['mirror', 'detach', 'orders', '--drop-history', '--yes']);
   assert.match(done.out, /is detached: start its clients anew/);
-  assert.match(JSON.stringify(services.links.lastCall.argument), /"dropHistory":true/);
+  assert.match(JSON.stringify(cli.services.links.lastCall.argument), /"dropHistory":true/);
 });
 
 test('uninstall lists what was made, and removes nothing of a running proxy', async () => {
-  const listed = await causeway(['uninstall', '--dry-run']);
+  const listed = await cli.run(['uninstall', '--dry-run']);
   assert.equal(listed.code, 0);
   assert.match(listed.out, /acl +allow User:app/);
   assert.match(listed.out, /topic +__causeway_state/);
-  assertOneLine(await causeway(['uninstall']), 2, /stop the proxy and give --config FILE/);
-  assertOneLine(await causeway(['uninstall', '--config', '/none.yaml', '--yes']), 1, /none\.yaml/);
+  assertOneLine(await cli.run(['uninstall']), 2, /stop the proxy and give --config FILE/);
+  assertOneLine(await cli.run(['uninstall', '--config', '/none.yaml', '--yes']), 1, /none\.yaml/);
 });

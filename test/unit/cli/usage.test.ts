@@ -6,48 +6,33 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
-import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
+import { test } from 'node:test';
 import { AdminClient } from '../../../src/cli/admin-client.ts';
 import { processIo } from '../../../src/cli/process-io.ts';
-import {
-  type FakeServices,
-  fakeServices,
-  linkStatus,
-  mirrorStatus,
-} from '../admin/fake-services.ts';
-import { assertOneLine, runCli } from './cli-runs.ts';
+import { linkStatus, mirrorStatus } from '../admin/fake-services.ts';
+import { assertOneLine, runCli, ServedCli } from './cli-runs.ts';
 
-let services: FakeServices;
-let server: AdminServer;
-
-beforeEach(async () => {
-  services = fakeServices();
-  services.links.links.set('dr', linkStatus('dr'));
-  services.links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
-  server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
-});
-
-afterEach(async () => {
-  await server.close();
+const cli = new ServedCli(({ links }) => {
+  links.links.set('dr', linkStatus('dr'));
+  links.mirrors.set('orders', mirrorStatus('orders', { state: 'STOPPED' }));
 });
 
 test('mirror unfence says that it is done', async () => {
-  const { code, out, error } = await runCli(server.url, ['mirror', 'unfence', 'orders']);
+  const { code, out, error } = await cli.run(['mirror', 'unfence', 'orders']);
   assert.deepEqual([code, error], [0, '']);
   assert.equal(out, 'The source of orders is not fenced any more.\n');
-  assert.equal(services.links.lastCall.method, 'unfence');
+  assert.equal(cli.services.links.lastCall.method, 'unfence');
 });
 
 test('R18: a handover with a wait that is no time is not begun', async () => {
   const argv = ['group', 'handover', 'billing', '--link', 'dr', '--wait', 'long'];
-  assertOneLine(await runCli(server.url, argv), 2, /--wait: "long" is not a time/);
-  assert.deepEqual(services.links.calls, []);
+  assertOneLine(await cli.run(argv), 2, /--wait: "long" is not a time/);
+  assert.deepEqual(cli.services.links.calls, []);
 });
 
 test('R17: a URL with a password is refused, and not repeated', async () => {
   for (const url of ['http://me:hunter2@proxy:8082', 'http://proxy:8082/?token=hunter2']) {
-    const outcome = await runCli(server.url, ['--url', url, 'link', 'list']);
+    const outcome = await cli.run(['--url', url, 'link', 'list']);
     assertOneLine(outcome, 2, /host, a port and a path, and nothing else/);
     assert.doesNotMatch(outcome.error, /hunter2/);
   }
@@ -74,8 +59,8 @@ test('what answers and is no admin API is named', async () => {
 
 test('a host or user with a name beyond ASCII can ask', async (context) => {
   context.mock.method(os, 'hostname', () => 'büro-東京');
-  await new AdminClient(server.url).order('/mirrors/orders/unfence', {});
-  const { actor } = services.links.lastCall.argument as { actor: string };
+  await new AdminClient(cli.url).order('/mirrors/orders/unfence', {});
+  const { actor } = cli.services.links.lastCall.argument as { actor: string };
   assert.match(actor, /@b\?ro-\?\? \(127\.0\.0\.1\)$/);
 });
 
@@ -85,7 +70,7 @@ test('an export leaves the unfinished file of another one where it is', async ()
     const file = path.join(directory, 'tail.jsonl');
     await writeFile(`${file}.part`, 'half a line');
     const argv = ['mirror', 'export-tail', 'orders', '--to', file];
-    assertOneLine(await runCli(server.url, argv), 1, /was not exported: EEXIST/);
+    assertOneLine(await cli.run(argv), 1, /was not exported: EEXIST/);
     assert.equal(await readFile(`${file}.part`, 'utf8'), 'half a line');
   } finally {
     await rm(directory, { recursive: true });
@@ -119,7 +104,7 @@ test('of several faults in a configuration each is one line, in their order', as
   try {
     const file = path.join(directory, 'causeway.yaml');
     await writeFile(file, 'destination: {a: 1}\ngateway: {b: 1}\nstorage: {directory: /d}\n');
-    const { code, error } = await runCli(server.url, ['serve', '--config', file, '--check']);
+    const { code, error } = await cli.run(['serve', '--config', file, '--check']);
     assert.equal(code, 1);
     const paths = error.split('\n').map((line) => /^causeway: ([\w.]+):/.exec(line)?.[1]);
     assert.deepEqual(paths.slice(0, 2), ['destination.a', 'destination.bootstrap.servers']);
@@ -135,7 +120,7 @@ test('each warning of serve --check is a line of its own', async () => {
     const file = path.join(directory, 'causeway.yaml');
     const gone = 'destination: {bootstrap.servers: "127.0.0.1:1"}\n';
     await writeFile(file, `${gone}gateway: {advertise: h}\nstorage: {directory: /d}\n`);
-    const { code, out } = await runCli(server.url, ['serve', '--config', file, '--check']);
+    const { code, out } = await cli.run(['serve', '--config', file, '--check']);
     assert.equal(code, 0);
     assert.match(out, /\nWarning: [^\n]*127\.0\.0\.1:1[^\n]*\n$/);
   } finally {

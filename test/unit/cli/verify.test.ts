@@ -1,35 +1,15 @@
 // `causeway mirror verify` against a real admin server with a LinkService in memory: rows, output,
 // exit codes. Refuses to know how partitions are compared.
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
-import { type AdminServer, startAdminServer } from '../../../src/admin/server.ts';
+import { test } from 'node:test';
 import { LinkError } from '../../../src/link/link-error.ts';
-import {
-  type FakeServices,
-  fakeServices,
-  linkStatus,
-  mirrorStatus,
-  partitionStatus,
-} from '../admin/fake-services.ts';
-import { assertOneLine, type IoOptions, type Outcome, runCli } from './cli-runs.ts';
+import { linkStatus, mirrorStatus, partitionStatus } from '../admin/fake-services.ts';
+import { assertOneLine, ServedCli } from './cli-runs.ts';
 
-let services: FakeServices;
-let server: AdminServer;
-
-beforeEach(async () => {
-  services = fakeServices();
-  services.links.links.set('dr', linkStatus('dr', { topicNames: ['orders'] }));
-  services.links.mirrors.set('orders', mirrorStatus('orders'));
-  server = await startAdminServer(services, { bind: '127.0.0.1', port: 0 });
+const cli = new ServedCli(({ links }) => {
+  links.links.set('dr', linkStatus('dr', { topicNames: ['orders'] }));
+  links.mirrors.set('orders', mirrorStatus('orders'));
 });
-
-afterEach(async () => {
-  await server.close();
-});
-
-function causeway(argv: string[], options: IoOptions = {}): Promise<Outcome> {
-  return runCli(server.url, argv, options);
-}
 
 const verified = {
   topic: 'orders',
@@ -45,11 +25,11 @@ const verified = {
 };
 
 test('mirror verify goes on step by step, and sums up', async () => {
-  services.links.verifySteps = [
+  cli.services.links.verifySteps = [
     verified,
     { ...verified, start: 40n, next: 90n, hash: 'cd'.repeat(32), isDone: true },
   ];
-  const answer = await causeway(['-o', 'json', 'mirror', 'verify', 'orders', '--since', '5']);
+  const answer = await cli.run(['-o', 'json', 'mirror', 'verify', 'orders', '--since', '5']);
   assert.equal(answer.code, 0, answer.error);
   const rows = JSON.parse(answer.out) as Record<string, unknown>[];
   assert.deepEqual(rows, [
@@ -65,7 +45,7 @@ test('mirror verify goes on step by step, and sums up', async () => {
       error: null,
     },
   ]);
-  const steps = services.links.calls.map(({ argument }) => argument as Record<string, unknown>);
+  const steps = cli.services.links.calls.map(({ argument }) => argument as Record<string, unknown>);
   assert.deepEqual(
     steps.map(({ since, from, end, hash }) => ({ since, from, end, hash })),
     [
@@ -77,8 +57,8 @@ test('mirror verify goes on step by step, and sums up', async () => {
 
 test('mirror verify: exit 3 and the place when something differs', async () => {
   const difference = { offset: 41n, kind: 'DIFFERENT' as const, message: 'other bytes' };
-  services.links.verifySteps = [{ ...verified, isDone: true, difference }];
-  const answer = await causeway(['mirror', 'verify', 'orders']);
+  cli.services.links.verifySteps = [{ ...verified, isDone: true, difference }];
+  const answer = await cli.run(['mirror', 'verify', 'orders']);
   assert.equal(answer.code, 3);
   assert.match(answer.out, /DIFFERENT at 41/);
   assert.match(answer.out, /orders-0: other bytes/);
@@ -91,23 +71,23 @@ function partitionsOf(count: number): ReturnType<typeof partitionStatus>[] {
 const unreachable = new LinkError('SOURCE_UNREACHABLE', 'The source answers LEADER_NOT_AVAILABLE');
 
 test('mirror verify --all lost every row at the first mirror it could not compare', async () => {
-  services.links.mirrors.set('orders', mirrorStatus('orders', { partitions: partitionsOf(3) }));
-  services.links.mirrors.set(
+  cli.services.links.mirrors.set('orders', mirrorStatus('orders', { partitions: partitionsOf(3) }));
+  cli.services.links.mirrors.set(
     'late',
     mirrorStatus('late', { partitions: [], state: 'PENDING_MIRROR' }),
   );
-  services.links.mirrors.set('users', mirrorStatus('users'));
+  cli.services.links.mirrors.set('users', mirrorStatus('users'));
   const whole = { ...verified, isDone: true };
-  services.links.verifySteps = [
+  cli.services.links.verifySteps = [
     whole,
     { ...verified, partition: 1 },
     unreachable,
     new LinkError('STORAGE_ERROR', 'The mirror log of orders-2\u001b[2J cannot be read'),
     { ...whole, topic: 'users' },
   ];
-  const steps = [...services.links.verifySteps];
+  const steps = [...cli.services.links.verifySteps];
   const argv = ['mirror', 'verify', '--all', '--link', 'dr'];
-  const answer = await causeway(argv);
+  const answer = await cli.run(argv);
   assert.equal(answer.code, 3, answer.error);
   assert.equal(answer.error, '');
   const lines = answer.out.trimEnd().split('\n');
@@ -130,8 +110,8 @@ test('mirror verify --all lost every row at the first mirror it could not compar
       ['users', '0', '90', 'same'],
     ],
   );
-  services.links.verifySteps = steps;
-  const asJson = await causeway(['-o', 'json', ...argv]);
+  cli.services.links.verifySteps = steps;
+  const asJson = await cli.run(['-o', 'json', ...argv]);
   assert.equal(asJson.code, 3);
   const rows = JSON.parse(asJson.out) as { next: unknown; error: unknown; isDone: boolean }[];
   assert.deepEqual(
@@ -148,28 +128,28 @@ test('mirror verify --all lost every row at the first mirror it could not compar
 });
 
 test('mirror verify: exit 1 when nothing was compared whole', async () => {
-  services.links.verifySteps = [unreachable];
-  const answer = await causeway(['mirror', 'verify', 'orders']);
+  cli.services.links.verifySteps = [unreachable];
+  const answer = await cli.run(['mirror', 'verify', 'orders']);
   assertOneLine(answer, 1, /nothing was compared whole: The source answers LEADER_NOT_AVAILABLE/);
   assert.match(answer.out, /SOURCE_UNREACHABLE\n/);
 });
 
 test('mirror verify: rows are told as they come, and stay when the proxy ends meanwhile', async () => {
-  services.links.mirrors.set('orders', mirrorStatus('orders', { partitions: partitionsOf(2) }));
+  cli.services.links.mirrors.set('orders', mirrorStatus('orders', { partitions: partitionsOf(2) }));
   const whole = { ...verified, isDone: true };
   const told: string[] = [];
   let before = 0;
-  services.links.verifySteps = [
+  cli.services.links.verifySteps = [
     whole,
     async () => {
       before = told.filter((text) => text.includes('"partition": 0')).length;
-      await server.close();
+      await cli.close();
       return whole;
     },
   ];
   const onOut = (text: string): void => void told.push(text);
   const argv = ['-o', 'json', 'mirror', 'verify', 'orders'];
-  const answer = await causeway(argv, { onOut });
+  const answer = await cli.run(argv, { onOut });
   assertOneLine(answer, 1, /cannot reach the admin API/);
   assert.equal(before, 1, 'the first row was told before the second was asked for');
   assert.equal((JSON.parse(answer.out) as unknown[]).length, 1, 'JSON is whole');
