@@ -277,7 +277,7 @@ class ClusterClient implements Cluster {
     }
   }
 
-  /** Connected ones first, then those not in back-off, then those whose back-off ends first. */
+  /** Connected ones first, then those not in back-off, then those that are to wait the least. */
   #candidates(lane: string): Address[] {
     const unique = new Map<string, Address>();
     for (const { host, port } of this.#brokers) {
@@ -286,9 +286,9 @@ class ClusterClient implements Cluster {
     }
     for (const address of this.bootstrap) unique.set(addressKey(address), address);
     const rank = (address: Address): number =>
-      this.#pool.isConnected(address, lane)
-        ? this.#pool.waitMs(address) - 1
-        : this.#pool.waitMs(address);
+      this.#pool.waitMs(address) +
+      this.#pool.throttledMs(address, lane) -
+      (this.#pool.isConnected(address, lane) ? 1 : 0);
     return [...unique.values()]
       .map((address) => ({ address, rank: rank(address), tie: this.#random() }))
       .sort((left, right) => left.rank - right.rank || left.tie - right.tie)

@@ -118,6 +118,11 @@ export class BrokerConnection {
     return this.#closedBy !== undefined;
   }
 
+  /** How long a quota of the broker holds what is sent now. */
+  get throttledMs(): number {
+    return Math.max(0, this.#throttledUntilMs - this.#ticker.now());
+  }
+
   get inFlightCount(): number {
     return this.#pending.length;
   }
@@ -212,7 +217,7 @@ export class BrokerConnection {
         key: api.key,
         version,
         correlationId,
-        deadlineMs: this.#ticker.now() + timeoutMs,
+        deadlineMs: this.#ticker.now() + this.throttledMs + timeoutMs,
         timeoutMs,
         into,
         isAbandoned: false,
@@ -238,7 +243,7 @@ export class BrokerConnection {
   }
 
   #untilUnthrottled(): Promise<void> | undefined {
-    if (this.#ticker.now() >= this.#throttledUntilMs) return this.#throttled;
+    if (this.throttledMs === 0) return this.#throttled;
     this.#throttled ??= this.#waitThrottled().finally(() => {
       this.#throttled = undefined;
     });
@@ -247,11 +252,7 @@ export class BrokerConnection {
 
   async #waitThrottled(): Promise<void> {
     const { signal } = this.#closing;
-    for (;;) {
-      const waitMs = this.#throttledUntilMs - this.#ticker.now();
-      if (waitMs <= 0 || signal.aborted) return;
-      await pauseMs(waitMs, signal);
-    }
+    while (this.throttledMs > 0 && !signal.aborted) await pauseMs(this.throttledMs, signal);
   }
 
   close(reason = 'closed by us'): void {

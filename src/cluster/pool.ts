@@ -44,6 +44,11 @@ export class ConnectionPool {
     return slot !== undefined && slot.connection.versions.size > 0;
   }
 
+  /** How long a quota of the broker holds what is sent on this lane. */
+  throttledMs(address: Address, lane: string): number {
+    return this.#slots.get(`${lane}|${addressKey(address)}`)?.connection.throttledMs ?? 0;
+  }
+
   /** How long this address has to be left alone. */
   waitMs(address: Address): number {
     return this.#backoffs.get(addressKey(address))?.waitMs(this.#options.ticker.now()) ?? 0;

@@ -8,6 +8,14 @@ import {
   createListGroupsResponse,
   encodeListGroupsResponse,
 } from '../../../protocol/generated/list-groups-response.ts';
+import {
+  createSaslAuthenticateResponse,
+  encodeSaslAuthenticateResponse,
+} from '../../../protocol/generated/sasl-authenticate-response.ts';
+import {
+  createSaslHandshakeResponse,
+  encodeSaslHandshakeResponse,
+} from '../../../protocol/generated/sasl-handshake-response.ts';
 import { listGroupsApi } from '../../../src/cluster/apis.ts';
 import { connectCluster } from '../../../src/cluster/cluster-client.ts';
 import { until } from '../../helpers/wait.ts';
@@ -103,4 +111,81 @@ test('closing ends what a quota holds', async (t) => {
   await new Promise((resolve) => setImmediate(resolve));
   await cluster.close();
   await held;
+});
+
+test('what any broker can answer waited for the one that a quota held', async (t) => {
+  const brokers = [0, 1].map(() => new FakeBroker({ [listGroupsKey]: [0, 4] }));
+  for (const broker of brokers) await broker.listen();
+  const cluster = connectCluster({
+    bootstrapServers: brokers.map(({ address }) => address),
+  });
+  t.after(async () => {
+    await cluster.close();
+    for (const broker of brokers) await broker.close();
+  });
+  const askedOf = brokers.map((broker, index) => {
+    broker.handlers.set(listGroupsKey, answering(2_000));
+    return () => brokers[index]?.seen.filter((api) => api.startsWith('16 ')).length;
+  });
+  const send = () => cluster.send({ kind: 'any' }, listGroupsApi, listGroups);
+  await send();
+  await send();
+  assert.deepEqual(
+    askedOf.map((count) => count()),
+    [1, 1],
+  );
+});
+
+test('who authenticated again while a quota held the connection was called late', async (t) => {
+  const broker = new FakeBroker({ [listGroupsKey]: [0, 4], 17: [0, 1], 36: [0, 2] });
+  await broker.listen();
+  const clock = { nowMs: 0 };
+  const cluster = connectCluster({
+    bootstrapServers: [broker.address],
+    client: {
+      'security.protocol': 'SASL_PLAINTEXT',
+      'sasl.mechanism': 'PLAIN',
+      'sasl.jaas.config':
+        'org.apache.kafka.common.security.plain.PlainLoginModule required ' +
+        'username="u" password="p";',
+    },
+    limits: { tickMs: 5, requestTimeoutMs: 500 },
+    now: () => clock.nowMs,
+  });
+  t.after(async () => {
+    await cluster.close();
+    await broker.close();
+  });
+  const greets: FakeHandler = ({ header }) => {
+    const response = createSaslHandshakeResponse({ mechanisms: ['PLAIN'] });
+    return (writer) => encodeSaslHandshakeResponse(writer, response, header.apiVersion);
+  };
+  broker.handlers.set(17, greets);
+  broker.handlers.set(36, ({ header }) => {
+    const response = createSaslAuthenticateResponse({ sessionLifetimeMs: 60_000n });
+    return (writer) => encodeSaslAuthenticateResponse(writer, response, header.apiVersion);
+  });
+  broker.handlers.set(listGroupsKey, answering(0));
+  const send = (lane: string) => cluster.send({ kind: 'any' }, listGroupsApi, listGroups, { lane });
+  await send('a');
+  clock.nowMs = 40_000;
+  broker.handlers.set(listGroupsKey, answering(30_000));
+  await send('a');
+  broker.handlers.set(listGroupsKey, answering(0));
+  clock.nowMs = 55_000;
+  broker.handlers.set(17, () => 'silence');
+  let isOver = false;
+  const end = send('a').catch((error: unknown) => {
+    isOver = true;
+    return error;
+  });
+  await until('it authenticates', () => broker.seen.at(-1)?.startsWith('17 ') === true);
+  broker.handlers.set(17, greets);
+  clock.nowMs = 70_400;
+  // Several ticks go by.
+  for (let other = 0; other < 20; other++) await send('b');
+  assert.equal(isOver, false, 'it is read when the time of the quota is over');
+  assert.equal(broker.connectionsCount, 2, 'nothing was given up');
+  clock.nowMs = 70_600;
+  assert.match(String(await end), /no time left/);
 });
