@@ -13,12 +13,10 @@ import { fetchApi, listOffsetsApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../cluster/cluster.ts';
 import { heldBackMsMax, isHeldBack } from '../cluster/held-back.ts';
 import { partitionKey } from '../cluster/partition-key.ts';
+import { fetchTopicIdsFrom } from './fetch/fetch-session.ts';
 
 export const latestTimestamp = -1n;
 export const earliestTimestamp = -2n;
-
-/** Fetch names topics by id from here on. */
-export const fetchTopicIdsFrom = 13;
 
 const readCommitted = 1;
 

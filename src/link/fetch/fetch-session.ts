@@ -47,6 +47,8 @@ export interface FetchOptions {
 const sessionsFrom = 7;
 const rackIdFrom = 11;
 const lastFetchedEpochFrom = 12;
+/** Topics are named by their ids. */
+export const fetchTopicIdsFrom = 13;
 const epochMax = 0x7fffffff;
 
 export class FetchSession<Wanted extends WantedPartition> {
@@ -94,14 +96,23 @@ export class FetchSession<Wanted extends WantedPartition> {
           partitions: partitions.map((asked) => toRequest(asked, version)),
         }),
       ),
-      forgottenTopicsData: byTopic(this.#forgotten).map(({ topic, topicId, partitions }) =>
-        createForgottenTopic({
-          topic,
-          topicId,
-          partitions: partitions.map(({ of }) => of.partition),
-        }),
+      forgottenTopicsData: byTopic(this.#forgottenAt(version)).map(
+        ({ topic, topicId, partitions }) =>
+          createForgottenTopic({
+            topic,
+            topicId,
+            partitions: partitions.map(({ of }) => of.partition),
+          }),
       ),
     });
+  }
+
+  /** By their names a broker would forget what it was told just before, of a topic made again. */
+  #forgottenAt(version: number): Iterable<Known<Wanted>> {
+    if (version >= fetchTopicIdsFrom) return this.#forgotten;
+    return this.#forgotten.filter(
+      ({ of }) => !this.#byName.has(partitionKey(of.sourceTopic, of.partition)),
+    );
   }
 
   /** Of the last request, whether it said so or left it as it was; undefined: not asked for. */

@@ -17,7 +17,7 @@ import { fetchApi, offsetForLeaderEpochApi } from '../../cluster/apis.ts';
 import type { Cluster } from '../../cluster/cluster.ts';
 import type { FrameBuffer } from '../../cluster/frame-buffer.ts';
 import { isHeldBack } from '../../cluster/held-back.ts';
-import { fetchTopicIdsFrom } from '../source-offsets.ts';
+import { fetchTopicIdsFrom } from './fetch-session.ts';
 
 export interface RangeSource {
   readonly sourceTopic: string;

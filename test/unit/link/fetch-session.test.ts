@@ -33,9 +33,19 @@ function partitionsIn(request: FetchRequest): number[] {
 class Broker {
   id = 0;
   epoch = 0;
-  /** By topic id and partition. */
+  /** By topic and partition. */
   offsets = new Map<string, bigint>();
   #nextId = 100;
+  readonly #knowsIds: boolean;
+
+  /** Brokers before 3.1 know topics of a session by their names. */
+  constructor(version: number) {
+    this.#knowsIds = version >= 13;
+  }
+
+  key({ topic, topicId }: { topic: string; topicId: string }, partition: number): string {
+    return `${this.#knowsIds ? topicId : topic}/${partition}`;
+  }
 
   answer(request: FetchRequest): { errorCode: number; sessionId: number } {
     if (request.sessionEpoch === 0) {
@@ -47,13 +57,13 @@ class Broker {
     } else if (request.sessionEpoch !== this.epoch) {
       return { errorCode: ErrorCode.INVALID_FETCH_SESSION_EPOCH, sessionId: 0 };
     } else this.epoch++;
-    for (const { topicId, partitions } of request.topics) {
-      for (const { partition, fetchOffset } of partitions) {
-        this.offsets.set(`${topicId}/${partition}`, fetchOffset);
+    for (const topic of request.topics) {
+      for (const { partition, fetchOffset } of topic.partitions) {
+        this.offsets.set(this.key(topic, partition), fetchOffset);
       }
     }
-    for (const { topicId, partitions } of request.forgottenTopicsData) {
-      for (const partition of partitions) this.offsets.delete(`${topicId}/${partition}`);
+    for (const topic of request.forgottenTopicsData) {
+      for (const partition of topic.partitions) this.offsets.delete(this.key(topic, partition));
     }
     return { errorCode: 0, sessionId: this.id };
   }
@@ -159,6 +169,17 @@ describe('a session', () => {
     assert.equal(newer?.partitions[0]?.lastFetchedEpoch, 2);
   });
 
+  test('of a topic that was made again, brokers without topic ids forgot the new one', () => {
+    const session = new FetchSession<Wanted>();
+    const broker = new Broker(12);
+    session.received(broker.answer(session.build([wanted(0, 5n)], 12, options)));
+    const again = wanted(0, 1n, topicIds[1]);
+    session.received(broker.answer(session.build([again], 12, options)));
+    assert.deepEqual([...broker.offsets], [['orders/0', 1n]]);
+    session.received(broker.answer(session.build([], 12, options)));
+    assert.deepEqual([...broker.offsets], []);
+  });
+
   test('keeps the broker in step through anything', () => {
     const step = fc.record({
       offsets: fc.dictionary(fc.constantFrom('0', '1', '2', '3', '4'), fc.bigInt(0n, 5n)),
@@ -168,9 +189,9 @@ describe('a session', () => {
       isOtherTopic: fc.boolean(),
     });
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 40 }), fc.constantFrom(12, 17), (steps, version) => {
         const session = new FetchSession<Wanted>();
-        const broker = new Broker();
+        const broker = new Broker(version);
         const all = new Map<number, Wanted>();
         for (const { offsets, fate, anew, isOtherTopic } of steps) {
           for (const partition of anew) all.delete(partition);
@@ -182,7 +203,7 @@ describe('a session', () => {
             return one;
           });
           if (fate === 'forgotten') broker.id = -1;
-          const answer = broker.answer(session.build(list, 17, options));
+          const answer = broker.answer(session.build(list, version, options));
           if (fate === 'lost') {
             session.reset();
             continue;
@@ -190,10 +211,10 @@ describe('a session', () => {
           const isUsable = session.received(answer);
           assert.equal(isUsable, answer.errorCode === 0);
           if (!isUsable) continue;
-          const expected = list.map((one) => [
-            `${one.sourceTopicId}/${one.partition}`,
-            one.fetchOffset,
-          ]);
+          const expected = list.map((one) => {
+            const topic = { topic: one.sourceTopic, topicId: one.sourceTopicId };
+            return [broker.key(topic, one.partition), one.fetchOffset];
+          });
           assert.deepEqual([...broker.offsets].sort(), expected.sort());
           for (const one of list) {
             const by = { topic: one.sourceTopic, topicId: one.sourceTopicId };
