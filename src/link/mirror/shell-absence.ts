@@ -38,7 +38,10 @@ export async function goneEverywhere(
         request,
         options,
       );
-      if (answer.errorCode === ErrorCode.NONE) seen.push(clusterMetadata(answer).topics);
+      if (answer.errorCode !== ErrorCode.NONE) return;
+      // One that does not know itself was told nothing yet, of topics neither.
+      const { brokers: known, topics } = clusterMetadata(answer);
+      if (known.some((broker) => broker.nodeId === nodeId)) seen.push(topics);
     } catch (error) {
       // Counted as one that does not answer.
       if (!(error instanceof ClusterError)) throw error;

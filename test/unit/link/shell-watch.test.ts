@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import {
   createMetadataResponse,
+  createMetadataResponseBroker,
   createMetadataResponseTopic,
 } from '../../../protocol/generated/metadata-response.ts';
 import {
@@ -35,6 +36,8 @@ class Destination extends FakeCluster {
   }));
   readonly empty = new Set<number>();
   readonly mute = new Set<number>();
+  /** They were just started, and their controller has told them nothing. */
+  readonly untold = new Set<number>();
 
   override async metadata(names: 'all' | readonly string[]): Promise<ClusterMetadata> {
     const answer = await super.metadata(names);
@@ -52,11 +55,13 @@ class Destination extends FakeCluster {
     if (this.mute.has(target.nodeId)) {
       throw new ClusterError('TIMEOUT', 'scripted', { maybeSent: true });
     }
+    if (this.untold.has(target.nodeId)) return createMetadataResponse({}) as Response;
+    const brokers = this.brokers.map((one) => createMetadataResponseBroker(one));
     const known = this.empty.has(target.nodeId) ? [] : [...this.topics.values()];
     const topics = known.map(({ name, topicId, errorCode }) =>
       createMetadataResponseTopic({ name, topicId, errorCode }),
     );
-    return createMetadataResponse({ topics }) as Response;
+    return createMetadataResponse({ brokers, topics }) as Response;
   }
 }
 
@@ -146,6 +151,21 @@ test('a shell was gone when one broker did not know it, whatever the others said
   seen.nowMs += 1;
   await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
   assert.equal(state.topics.get('t')?.error?.code, 'SHELL_TOPIC_DELETED');
+});
+
+test('shells were gone when all brokers had just started, and the histories of promoted topics', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  for (const nodeId of [1, 2, 3]) destination.untold.add(nodeId);
+  destination.empty.add(1);
+  await moreLooks();
+  seen.nowMs += 3_600_000;
+  await moreLooks();
+  assert.equal(state.topics.get('t')?.state, 'ACTIVE');
+  state.topics.set('t', { ...mirror(shellId), state: 'STOPPED', stoppedBy: 'promote' });
+  await moreLooks();
+  seen.nowMs += 3_600_000;
+  await moreLooks();
+  assert.ok(state.topics.has('t'));
 });
 
 test('a promoted topic takes its history with it: it has to be gone for longer', async (t) => {
