@@ -17,8 +17,11 @@ import type { MirrorTopic } from './mirror/mirror-topics.ts';
 import type { TopicChanges } from './mirror/topic-changes.ts';
 import { Loop, messageOf } from './signal.ts';
 
-/** Of a link's partitions so many are in the record: some 2 MB, a record has a largest size. */
-const partitionsMax = 50_000;
+/** Of a link so much is in the record: a record has a largest size, of which this is half. */
+const bytesMax = 4 * 1024 * 1024;
+/** At most, as it is written. */
+const topicBytes = 160;
+const partitionBytes = 64;
 /** How often it is seen whether something is to be written. */
 const lookMs = 1_000;
 /** Of a source that is lost: sooner than a minute, also where the last attempt has failed. */
@@ -106,10 +109,10 @@ export class SourceSeen {
     const { clock } = this.#context;
     const now = { nowMs: clock.monotonicMs(), unixMs: clock.unixMs() };
     this.#triedAtMs = now.nowMs;
-    let left = partitionsMax;
+    let leftBytes = bytesMax;
     const topics = this.#topics().flatMap((topic) => {
-      left -= topic.partitions.length;
-      return left < 0 ? [] : this.#seenTopic(topic, now);
+      leftBytes -= topicBytes + topic.name.length + topic.partitions.length * partitionBytes;
+      return leftBytes < 0 ? [] : this.#seenTopic(topic, now);
     });
     const seen: SourceSeenRecord = {
       kind: 'source-seen',

@@ -6,12 +6,23 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
+import type { LinkContext } from '../../../src/link/context.ts';
+import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import { LinkRuntime } from '../../../src/link/link.ts';
-import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { type MirrorTopic, MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { SourceSeen } from '../../../src/link/source-seen.ts';
 import { linkStatus, partitionStatuses } from '../../../src/link/status.ts';
-import type { LinkRecord, MirrorState, TopicRecord } from '../../../src/state/records.ts';
+
+import { Events } from '../../../src/observe/events.ts';
+import { checkRecordSize } from '../../../src/state/partition-writer.ts';
+import { encodeRecord } from '../../../src/state/record-format.ts';
+import {
+  type LinkRecord,
+  type MirrorState,
+  stateKey,
+  type TopicRecord,
+} from '../../../src/state/records.ts';
 import {
   FakeCluster,
   FakeState,
@@ -214,4 +225,30 @@ test('what is on record of another link or an earlier topic of the name is not t
     [another.partition('live').sourceEnd, another.of().lastContactTimeMs],
     [-1n, -1],
   );
+});
+
+test('nothing was kept of links with more topics than fit into one record', async () => {
+  const state = new FakeState();
+  const now = { nowMs: 0, unixMs: 1_800_000_000_000 };
+  const clock = { monotonicMs: () => now.nowMs, unixMs: () => now.unixMs };
+  const lag = new LagTracker(0n, 0);
+  lag.observeSource(2n ** 60n, now);
+  const health = { hasContact: true, contactUnixMs: now.unixMs - 1, isLost: false };
+  const topics = Array.from({ length: 30_000 }, (_, index) => {
+    const name = `${index}`.padStart(249, 'x');
+    return { name, record: { ...mirror('live', 'ACTIVE'), name }, partitions: [{ partition: 0 }] };
+  });
+  const context = { state, clock, events: new Events(), limits: { sourceSeenMs: minuteMs } };
+  const seen = new SourceSeen({
+    context: context as unknown as LinkContext,
+    changes: new TopicChanges({ ...context, touch: () => undefined }),
+    link: { name: 'dr', record: link, health, feeds: { lag: () => lag } } as never,
+    topics: () => topics as unknown as MirrorTopic[],
+  });
+  health.contactUnixMs++;
+  now.nowMs += minuteMs;
+  await seen.keep();
+  const record = state.sourcesSeen.get('dr') ?? assert.fail();
+  assert.ok(record.topics.length > 5_000);
+  checkRecordSize({ key: stateKey(record), value: encodeRecord(record) });
 });
