@@ -196,8 +196,7 @@ export async function fetchMerged(
   session: SessionView,
   header: RequestHeader,
   request: FetchRequest,
-  split: SplitFetch,
-  versionUpstream: number,
+  { split, versionUpstream }: Omit<LocalAsk, 'bytesMax'>,
 ): Promise<readonly Buffer[]> {
   const { held } = session.services;
   const bytesMax = answerBytesMax(session.services, request);
@@ -277,7 +276,7 @@ async function answerLocally(
     }
     if (asked.refused.has(key)) continue;
     const bytesLeft = bytesMax - bytes;
-    const data = await readCopy(session, request, partition, part, bytesLeft);
+    const data = await readCopy(session, { request, partition, part, bytesLeft });
     if (data === 'exhausted') {
       items[items.length - 1] = atShellStart(item, part);
     } else {
@@ -303,13 +302,19 @@ function atShellStart(item: Item, part: CopyPart): Item {
   return { ...item, partition, part: { kind: 'upstream', extent: native } };
 }
 
+interface CopyRead {
+  readonly request: FetchRequest;
+  readonly partition: FetchPartition;
+  readonly part: CopyPart;
+  /** Of the whole answer; none is left at 0 or below. */
+  readonly bytesLeft: number;
+}
+
 async function readCopy(
   session: SessionView,
-  request: FetchRequest,
-  partition: FetchPartition,
-  part: CopyPart,
-  bytesLeft: number,
+  read: CopyRead,
 ): Promise<PartitionData | 'exhausted'> {
+  const { partition, part } = read;
   const { services } = session;
   const { place, shell } = part;
   const { partition: index, fetchOffset } = partition;
@@ -323,7 +328,7 @@ async function readCopy(
     data.logStartOffset = start ?? place.log?.logStart ?? -1n;
     data.divergingEpoch = createEpochEndOffset(part.from.end);
   } else {
-    const answer = await readLog(session, request, partition, { ...part, bytesLeft });
+    const answer = await readLog(session, read);
     if (answer.isExhausted) return 'exhausted';
     data = fromExtent(index, answer);
   }
@@ -336,10 +341,10 @@ async function readCopy(
 
 async function readLog(
   { services }: SessionView,
-  request: FetchRequest,
-  partition: FetchPartition,
-  { view, place: { log }, from, bytesLeft }: CopyPart & { readonly bytesLeft: number },
+  { request, partition, part, bytesLeft }: CopyRead,
 ): Promise<ExtentAnswer> {
+  const { view, place, from } = part;
+  const { log } = place;
   const { partition: index, partitionMaxBytes } = partition;
   if (log === null || from.where !== 'mirror') return unreadable;
   try {

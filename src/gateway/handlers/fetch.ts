@@ -51,7 +51,7 @@ export const fetchHandler: Handler = (context) => {
   if (!split.hasLocal) return forward(context, request, split, mustRewrite);
   const response = isIncremental
     ? Promise.resolve(sessionNotFound(header))
-    : fetchMerged(session, header, request, split, versionUpstream(context));
+    : fetchMerged(session, header, request, { split, versionUpstream: versionUpstream(context) });
   return { kind: 'answer', response };
 };
 
