@@ -12,7 +12,7 @@ import {
   heldBytesMax,
   keptReadBytesMax,
   partialRequestBytesMax,
-  readRoundingPart,
+  readMemoryPerByteMax,
   receiveBlockSizes,
   receiveBytesMax,
   requestBytesMaxDefault,
@@ -78,7 +78,7 @@ const termsWithoutLinks: readonly MemoryTerm[] = [
   {
     what: 'memory of reads of mirrors: kept, and larger than what is held',
     countMax: 1,
-    bytesMax: keptReadBytesMax + heldBytesMax * readRoundingPart,
+    bytesMax: keptReadBytesMax + heldBytesMax * (readMemoryPerByteMax - 1),
   },
   {
     what: "answers about clients' rights, all clients",

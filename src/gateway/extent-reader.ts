@@ -5,9 +5,10 @@
 // said only when the copy vouches for it.
 import { ErrorCode } from '../../protocol/index.ts';
 import { StorageError } from '../../storage/errors.ts';
-import type { MirrorLog, ReadInto } from '../../storage/mirror-log.ts';
+import type { MirrorLog, ReadInto, ReadResult } from '../../storage/mirror-log.ts';
 import type { MirrorExtent } from '../timeline/timeline.ts';
 import type { GatewayServices } from './handler.ts';
+import { readMemoryPerByteMax } from './limits.ts';
 
 export interface ExtentRead {
   readonly log: MirrorLog;
@@ -84,14 +85,19 @@ export async function readExtent(read: ExtentRead): Promise<ExtentAnswer> {
   if (found.bytes === 0) return { ...empty, isExhausted: readEnd === extent.end };
   return {
     ...empty,
-    records:
-      found.chunks[0] !== undefined && found.chunks.length === 1
-        ? found.chunks[0]
-        : Buffer.concat(found.chunks, found.bytes),
+    records: inOnePiece(found),
     abortedTransactions: read.readCommitted
       ? await log.abortedTransactions(offset, found.nextOffset)
       : null,
   };
+}
+
+/** Held for as long as the answer: with what was read along and is not wanted it is not. */
+function inOnePiece({ chunks, bytes }: ReadResult): Buffer {
+  const [first] = chunks;
+  if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
+  const isTight = first.buffer.byteLength <= bytes * readMemoryPerByteMax;
+  return isTight ? first : Buffer.from(first);
 }
 
 /** Undefined when the log start has just moved past the offset. */

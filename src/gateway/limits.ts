@@ -38,6 +38,11 @@ export const heldBytesMax = 512 * 1024 * 1024;
 export const keptReadBytesMax = 32 * 1024 * 1024;
 /** By no larger part of what is read the memory for it is larger. */
 export const readRoundingPart = 1 / 8;
+/**
+ * What records lie in is at most so many times as large as they are, or they are copied: a reader
+ * takes as much as may be wanted, of which a large batch that does not fit leaves little.
+ */
+export const readMemoryPerByteMax = 1.5;
 
 /** Answers about rights that all connections keep together, and each of them all the same. */
 export const verdictsMax = 200_000;

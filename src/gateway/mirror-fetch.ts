@@ -269,6 +269,7 @@ async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<Part
   // An earlier native extent (after a fail-back) is the shell's: this version makes none and reads
   // none.
   if (extent.where === 'native') return refusal(index, ErrorCode.KAFKA_STORAGE_ERROR);
+  const read = memory.forRead();
   let answer: ExtentAnswer;
   try {
     answer = await readExtent({
@@ -277,12 +278,13 @@ async function fetchFromLog(session: SessionView, fetch: LogFetch): Promise<Part
       offset,
       readCommitted: request.isolationLevel === 1,
       bytesMax,
-      memory: memory.take,
+      memory: read.take,
     });
   } catch (error) {
     storageErrorCode(session.services, { topic: view.name, partition: index, log }, error);
     answer = unreadable;
   }
+  read.keepOnly(answer.records);
   return fromExtent(index, answer);
 }
 

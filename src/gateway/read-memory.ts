@@ -3,6 +3,7 @@
 // what is kept free; refuses to know who reads. Invariants: nobody gets memory that is in use; what
 // is not given back is the collector's, so a forgotten answer costs time and never memory; what is
 // kept and by how much it is larger than asked for are bounded.
+import type { ReadInto } from '../../storage/mirror-log.ts';
 import { keptReadBytesMax, readRoundingPart } from './limits.ts';
 
 /** Smaller reads get memory from Node, which makes little of them. */
@@ -56,7 +57,7 @@ export class ReadMemory {
 /** What one answer is read into, from the first read until the kernel has the answer. */
 export class AnswerMemory {
   readonly #memory: ReadMemory;
-  #taken: ArrayBufferLike[] = [];
+  readonly #taken = new Set<ArrayBufferLike>();
 
   constructor(memory: ReadMemory) {
     this.#memory = memory;
@@ -65,14 +66,36 @@ export class AnswerMemory {
   readonly take = (bytes: number): Buffer => {
     if (bytes < pooledBytesMin) return Buffer.allocUnsafe(bytes);
     const memory = this.#memory.take(bytes);
-    this.#taken.push(memory);
+    this.#taken.add(memory);
     return Buffer.from(memory, 0, bytes);
   };
 
+  /** For one read, which may overlap with others for the answer. */
+  forRead(): ReadForAnswer {
+    const taken: ArrayBufferLike[] = [];
+    const take: ReadInto = (bytes) => {
+      const memory = this.take(bytes);
+      taken.push(memory.buffer);
+      return memory;
+    };
+    const keepOnly = (records: Buffer): void => {
+      for (const memory of taken) if (memory !== records.buffer) this.#giveBack(memory);
+    };
+    return { take, keepOnly };
+  }
+
   /** Only when no read is under way and nobody refers to what was read. */
   giveBack(): void {
-    const taken = this.#taken;
-    this.#taken = [];
-    for (const memory of taken) this.#memory.giveBack(memory);
+    for (const memory of this.#taken) this.#giveBack(memory);
   }
+
+  #giveBack(memory: ArrayBufferLike): void {
+    if (this.#taken.delete(memory)) this.#memory.giveBack(memory);
+  }
+}
+
+export interface ReadForAnswer {
+  readonly take: ReadInto;
+  /** The read is over, and nobody refers to anything that it took but to what `records` lies in. */
+  keepOnly(records: Buffer): void;
 }

@@ -16,7 +16,7 @@ import {
   heldBytesMax,
   keptReadBytesMax,
   partialRequestBytesMax,
-  readRoundingPart,
+  readMemoryPerByteMax,
   receiveBytesMax,
   requestBytesMaxDefault,
   requestHeadBytes,
@@ -44,7 +44,7 @@ test('R14: what is large is shared by all clients, and each connection has its l
   for (const large of [requestBytesMaxDefault, collectedResponseBytesMax, responseBytesMax]) {
     assert.ok(large > client.bytesMax, 'no connection has room of its own for it');
   }
-  const ofReads = keptReadBytesMax + heldBytesMax * readRoundingPart;
+  const ofReads = keptReadBytesMax + heldBytesMax * (readMemoryPerByteMax - 1);
   for (const shared of [partialRequestBytesMax, receiveBytesMax, heldBytesMax, ofReads]) {
     assert.ok(memoryTerms.some(({ bytesMax, countMax }) => bytesMax >= shared && countMax === 1));
   }

@@ -15,13 +15,17 @@ import {
   encodeRequestFrame,
   Reader,
 } from '../../../protocol/index.ts';
+import { readExtent } from '../../../src/gateway/extent-reader.ts';
 import type { Handler, ListenerRole } from '../../../src/gateway/handler.ts';
 import { fetchHandler } from '../../../src/gateway/handlers/fetch.ts';
 import { readRoundingPart } from '../../../src/gateway/limits.ts';
 import { ReadMemory } from '../../../src/gateway/read-memory.ts';
+import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { until } from '../../helpers/wait.ts';
+import { createTestLog } from '../storage/fixtures.ts';
+import { answered, exchangeFetch } from './fetch-fixtures.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
-import { FakeBroker, FakeDirectory, ordersId } from './read-fixtures.ts';
+import { FakeBroker, FakeDirectory, FakeSession, ordersId } from './read-fixtures.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { frameOf, requestFrame, type SeenRequest } from './wire-fixtures.ts';
 
@@ -149,4 +153,24 @@ test('an answer that waits for its turn keeps its memory', async () => {
   } finally {
     reader.close();
   }
+});
+
+test('R14: a small batch before one that does not fit held all that was read for it', async () => {
+  const { log } = await createTestLog();
+  const small = batch(0n, 1);
+  await log.append(Buffer.concat([small, batch(1n, 1, { valueBytes: 1024 * kib })]));
+  await log.flush();
+  const extent = { where: 'mirror', start: virtualOffset(0n), end: null } as const;
+  const read = { log, extent, offset: 0n, readCommitted: false, bytesMax: 1024 * kib };
+  const { records } = await readExtent(read);
+  assert.deepEqual(records, small);
+  assert.ok(records.buffer.byteLength < 64 * kib, `in ${records.buffer.byteLength} bytes`);
+  // On the link node, where that memory is used again, it is free before the answer has left.
+  const session = new FakeSession(link);
+  session.directory.put({ name: 'orders', mode: 'mirror', log, topicId: ordersId });
+  const asks = Array.from({ length: 20 }, () => ({ partitionMaxBytes: 1024 * kib }));
+  const { response } = await exchangeFetch(session, asks, { maxBytes: 1 << 30 }, version);
+  assert.deepEqual(answered(response).records, small);
+  const { freeBytes } = session.services.readMemory;
+  assert.ok(freeBytes > 1024 * kib && freeBytes < 3 * 1024 * kib, `${freeBytes} bytes`);
 });
