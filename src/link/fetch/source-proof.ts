@@ -17,10 +17,13 @@ interface Parts {
   readonly clock: LinkClock;
 }
 
-/** Afterwards the feed is proved, or its topic is failed, or it is tried again later. */
+/**
+ * Afterwards the feed is proved, or its topic is failed, or it is tried again later. Whoever stops
+ * the feed does not wait for the source.
+ */
 export async function proveSource(feed: PartitionFeed, parts: Parts): Promise<void> {
   try {
-    await feed.exclusively(() => prove(feed, parts));
+    await prove(feed, parts);
   } catch (error) {
     if (!(error instanceof ClusterError || error instanceof StorageError)) throw error;
     feed.fail(`UNPROVED: ${messageOf(error)}`, parts.clock.monotonicMs(), 100);
@@ -36,9 +39,10 @@ async function prove(feed: PartitionFeed, { link, clock }: Parts): Promise<void>
   const ours = Buffer.concat([...chunks]);
   const bytesMax = Math.max(1, ours.length);
   const lane = `proof-${link.name}`;
-  // Whoever stops the feed waits for this: it is tried again like after any other refusal.
+  // The memory of an answer waits for this: it is tried again like after any other refusal.
   const wanted = { topic, topicId, partition, leaderId, offset, bytesMax, lane, heldBackMsMax: 0 };
   const { errorCode, records } = await fetchOnce(link.cluster, wanted);
+  if (feed.isStopped) return;
   // Retention has taken it, or the log is shorter: what that means is found out by fetching on.
   if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) return feed.noteProved();
   if (errorCode !== ErrorCode.NONE) {

@@ -8,6 +8,7 @@ import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
+import { until } from '../../helpers/wait.ts';
 import { FakeLink } from './fake-link.ts';
 import { batch, FakeCluster, feedOf, openTestStorage, shellId, sourceId } from './fakes.ts';
 
@@ -16,10 +17,12 @@ class Source extends FakeCluster {
   errorCode = 0;
   records: Buffer = Buffer.alloc(0);
   fetches = 0;
+  answering: Promise<void> = Promise.resolve();
 
   override async send<Request, Response>(_: unknown, api: Api<Request, Response>) {
     assert.equal(api.name, 'Fetch');
     this.fetches++;
+    await this.answering;
     const { errorCode, records } = this;
     const data = createPartitionData({ errorCode, records });
     return { errorCode: 0, responses: [{ partitions: [data] }] } as Response;
@@ -89,6 +92,27 @@ test('what the source does not have any more, or does not answer, proves nothing
   silent.source.errorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER;
   await silent.accept(next);
   assert.deepEqual([silent.log.end, silent.feed.failures, silent.link.failures], [5n, 1, []]);
+});
+
+test('a failover waited for a source that was asked for its last batch and did not answer', async (t) => {
+  const { log, feed, source, link, accept } = await scene(t);
+  source.records = batch({ base: 2n, count: 4 });
+  let answer = (): void => undefined;
+  source.answering = new Promise((resolve) => {
+    answer = resolve;
+  });
+  const accepted = accept(next);
+  await until('the source is asked', () => source.fetches === 1);
+  let isHeld = false;
+  // As a failover does first.
+  const stopped = feed.stop().then(() => {
+    isHeld = true;
+  });
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  assert.equal(isHeld, true);
+  answer();
+  await Promise.all([accepted, stopped]);
+  assert.deepEqual([log.end, link.failures], [5n, []], 'nothing follows from what comes then');
 });
 
 test('a batch that the source has cleaned is still the one that was mirrored', async (t) => {
