@@ -384,7 +384,7 @@ export class LinkRuntime implements FeedLink {
     }
     this.#failures.tend();
     this.feeds.tend();
-    await this.feeds.prune();
+    this.feeds.prune();
   }
 
   #consider(record: TopicRecord, info: TopicInfo | undefined, askedAtMs: number): void {

@@ -240,12 +240,12 @@ export class LinkFeeds {
     for (const fetcher of this.#fetchers.values()) fetcher.wake();
   }
 
-  /** Ends the fetchers of brokers that lead nothing of ours any more. */
-  async prune(): Promise<void> {
+  /** Ends the fetchers of brokers that lead nothing of ours any more: it may be that they hang. */
+  prune(): void {
     for (const [key, fetcher] of this.#fetchers) {
       if (fetcher.feedsCount > 0) continue;
       this.#fetchers.delete(key);
-      await fetcher.close();
+      this.#link.inBackground(() => fetcher.close());
     }
   }
 
