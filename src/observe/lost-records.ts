@@ -2,7 +2,7 @@
 // it is shown. Invariant: a count never falls while its mirror or a receipt of it is there, since
 // whoever reads a counter takes a fall for a new beginning and counts what is left once more.
 import type { MirrorStatus } from '../link/service.ts';
-import type { ReceiptPartition, ReceiptRecord } from '../state/records.ts';
+import type { LostRange, ReceiptPartition, ReceiptRecord } from '../state/records.ts';
 
 export interface LostOfTopic {
   readonly link: string;
@@ -15,7 +15,7 @@ interface Counted extends LostOfTopic {
   readonly inState: bigint;
 }
 
-type Mirror = Pick<MirrorStatus, 'link' | 'name' | 'lostTotals'>;
+type Mirror = Pick<MirrorStatus, 'link' | 'name' | 'lostTotals' | 'lostRanges'>;
 
 export class LostRecords {
   #counted: ReadonlyMap<string, Counted> = new Map();
@@ -23,12 +23,16 @@ export class LostRecords {
   /** Of those that lost nothing, too: a count that is first seen above 0 shows no increase. */
   count(mirrors: readonly Mirror[], receipts: Iterable<ReceiptRecord>): readonly LostOfTopic[] {
     const found = new Map<string, LostOfTopic>();
-    for (const { link, name: topic, lostTotals } of mirrors) {
+    const ranges = new Map<string, readonly LostRange[]>();
+    for (const { link, name: topic, lostTotals, lostRanges } of mirrors) {
+      ranges.set(`${link}/${topic}`, lostRanges);
       add(found, { link, topic, records: sumOf(lostTotals.map(({ records }) => records)) });
     }
     for (const receipt of receipts) {
       for (const { link, topic, partitions } of receipt.topics) {
-        add(found, { link, topic, records: sumOf(partitions.map(leftBehind)) });
+        const own = ranges.get(`${link}/${topic}`) ?? [];
+        const records = sumOf(partitions.map((one) => leftBehind(one) - lostBehind(one, own)));
+        add(found, { link, topic, records });
       }
     }
     const counted = new Map<string, Counted>();
@@ -52,6 +56,18 @@ function leftBehind({ lostRecords, found }: ReceiptPartition): bigint {
   const isMore = later > lostRecords;
   const most = isMore ? later : lostRecords;
   return most > 0n ? most : 0n;
+}
+
+/** Of what was left behind: history that a mirror was FAILED for is counted with the mirror. */
+function lostBehind(
+  { partition, mirroredEnd, sourceEnd }: ReceiptPartition,
+  ranges: readonly LostRange[],
+): bigint {
+  const behind = ranges.filter(
+    (range) => range.partition === partition && range.from >= mirroredEnd && range.from < sourceEnd,
+  );
+  // The source may have begun above its last known end.
+  return sumOf(behind.map(({ from, to }) => (to < sourceEnd ? to : sourceEnd) - from));
 }
 
 function add(found: Map<string, LostOfTopic>, { link, topic, records }: LostOfTopic): void {

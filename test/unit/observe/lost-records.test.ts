@@ -6,7 +6,7 @@ import type { ReceiptRecord, ReceiptTopic } from '../../../src/state/records.ts'
 
 function mirror(records: bigint) {
   const lostTotals = records === 0n ? [] : [{ partition: 0, ranges: 1, records }];
-  return { link: 'dr', name: 'orders', lostTotals };
+  return { link: 'dr', name: 'orders', lostTotals, lostRanges: [] };
 }
 
 function receipt(lostRecords: bigint, found: bigint | null = null): ReceiptRecord {
@@ -52,4 +52,23 @@ test('the count fell when a mirror was made anew, or its topic left the state', 
   assert.equal(total(lost, [mirror(4n)], [receipt(10n)]), 21n);
   assert.equal(total(lost, [], []), undefined, 'what is gone disappears');
   assert.equal(total(lost, [mirror(2n)], []), 2n);
+});
+
+test('history that a mirror was FAILED for was counted once more when it was failed over', () => {
+  const lost = new LostRecords();
+  const failed = {
+    ...mirror(40n),
+    lostRanges: [{ partition: 0, from: 10n, to: 50n, timeMs: 1 }],
+  };
+  assert.equal(total(lost, [failed], []), 40n);
+  const over = receipt(90n);
+  const [line] = over.topics;
+  const [partition] = line?.partitions ?? [];
+  assert.ok(line !== undefined && partition !== undefined);
+  const overAt = (sourceEnd: bigint, lostRecords: bigint) => {
+    const ends = { mirroredEnd: 10n, sourceEnd, lostRecords };
+    return { ...over, topics: [{ ...line, partitions: [{ ...partition, ...ends }] }] };
+  };
+  assert.equal(total(new LostRecords(), [failed], [overAt(30n, 20n)]), 40n, 'it began above 30');
+  assert.equal(total(lost, [failed], [overAt(100n, 90n)]), 90n);
 });
