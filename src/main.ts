@@ -140,7 +140,9 @@ async function openParts(
     onConnection: (phase, connection) => logConnection(logger, phase, connection),
   });
   opened.add('gateway', () => gateway.close());
-  const memory = memoryWarning(totalmem(), memoryTermsOf(linkMemory(state.view.links.values())));
+  const { links: linkRecords, topics } = state.view;
+  const ofLinks = linkMemory(linkRecords.values(), topics.values());
+  const memory = memoryWarning(totalmem(), memoryTermsOf(ofLinks));
   if (memory !== null) events.warn('memory_limit', `Memory: ${memory}.`);
   // Nobody waits for it: a broker that is down would hold up the start.
   void connectionWarnings(config, destination).then((warnings) => {

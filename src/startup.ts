@@ -21,10 +21,11 @@ import type { LinkMemory } from './config/limits.ts';
 import { connectionLimitWarnings } from './gateway/connection-limits.ts';
 import { UpstreamAddresses } from './gateway/upstream-addresses.ts';
 import { defaultLinkLimits } from './link/context.ts';
+import { isMirror } from './link/mirror/mirror-state.ts';
 import { answerSizes, parseLinkSettings } from './link/settings/link-settings.ts';
 import type { Events } from './observe/events.ts';
 import { emitStorageReport } from './observe/storage-events.ts';
-import type { LinkRecord } from './state/records.ts';
+import type { LinkRecord, TopicRecord } from './state/records.ts';
 import { snapshotFileName } from './state/snapshot.ts';
 import type { State } from './state/state.ts';
 
@@ -177,11 +178,27 @@ export async function openStorage(start: StorageStart): Promise<OpenedStorage> {
   return storage;
 }
 
-/** What links count for in the memory sum. */
-export function linkMemory(links: Iterable<LinkRecord>): LinkMemory[] {
+/** What links count for in the memory sum, with the mirrors that there are. */
+export function linkMemory(
+  links: Iterable<LinkRecord>,
+  topics: Iterable<TopicRecord>,
+): LinkMemory[] {
+  const mirrors = [...topics].filter(({ state }) => isMirror(state));
   return [...links].map(({ name, configs }) => {
     const settings = parseLinkSettings(configs);
-    const { fetchersPerBroker } = settings;
-    return { name, fetchersPerBroker, sizes: answerSizes(settings, defaultLinkLimits) };
+    // Each mirror of one source topic has connections of its own.
+    const counts = new Map<string, number>();
+    let most = 1;
+    for (const { link, sourceTopic } of mirrors) {
+      if (link !== name) continue;
+      const count = (counts.get(sourceTopic) ?? 0) + 1;
+      counts.set(sourceTopic, count);
+      most = Math.max(most, count);
+    }
+    return {
+      name,
+      fetchersPerBroker: settings.fetchersPerBroker * most,
+      sizes: answerSizes(settings, defaultLinkLimits),
+    };
   });
 }

@@ -18,6 +18,7 @@ import {
 import type { StorageRecord } from '../../../src/state/records.ts';
 import type { State, StateChange } from '../../../src/state/state.ts';
 import { formatIdentity, identityFileName } from '../../../storage/disk/directory-identity.ts';
+import { mirrorRecord } from '../link/fakes.ts';
 
 const clusterId = 'cluster-1';
 const directories: string[] = [];
@@ -94,7 +95,7 @@ test('R14: the memory sum of a start has each link with its own settings', () =>
     { ...record, name: 'more', configs: { ...servers, ...given } },
   ];
   const mib = 1024 * 1024;
-  assert.deepEqual(linkMemory(links), [
+  assert.deepEqual(linkMemory(links, []), [
     {
       name: 'dr',
       fetchersPerBroker: 1,
@@ -102,6 +103,20 @@ test('R14: the memory sum of a start has each link with its own settings', () =>
     },
     { name: 'more', fetchersPerBroker: 4, sizes: { bytesMax: 8 * mib, partitionBytesMax: mib } },
   ]);
+});
+
+test('R14: of several mirrors of one source topic only the connections of one were counted', () => {
+  const configs = { 'bootstrap.servers': 'a:9092', 'num.cluster.link.fetchers': '2' };
+  const link = { kind: 'link', name: 'dr', linkId: 'a', sourceClusterId: 'b' } as const;
+  const mirrors = [
+    mirrorRecord({ name: 'a' }),
+    mirrorRecord({ name: 'b', sourceTopic: 'a', state: 'PAUSED' }),
+    mirrorRecord({ name: 'c', sourceTopic: 'a', state: 'STOPPED' }),
+    mirrorRecord({ name: 'd', sourceTopic: 'a', link: 'other' }),
+    mirrorRecord({ name: 'e' }),
+  ];
+  const [found] = linkMemory([{ ...link, configs, paused: false, createdTimeMs: 0 }], mirrors);
+  assert.equal(found?.fetchersPerBroker, 4);
 });
 
 test('a new directory holds nothing that could be lost', async () => {
