@@ -164,7 +164,9 @@ test('R14: a small batch before one that does not fit held all that was read for
   const read = { log, extent, offset: 0n, readCommitted: false, bytesMax: 1024 * kib };
   const { records } = await readExtent(read);
   assert.deepEqual(records, small);
-  assert.ok(records.buffer.byteLength < 64 * kib, `in ${records.buffer.byteLength} bytes`);
+  // At most beside others of its size: in the memory that Node shares out for small buffers.
+  const { byteLength } = records.buffer;
+  assert.ok(byteLength <= Buffer.poolSize, `in ${byteLength} bytes`);
   // On the link node, where that memory is used again, it is free before the answer has left.
   const session = new FakeSession(link);
   session.directory.put({ name: 'orders', mode: 'mirror', log, topicId: ordersId });
