@@ -8,6 +8,7 @@ import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluste
 import { clusterMetadata, metadataRequest } from '../../cluster/metadata.ts';
 import type { TopicRecord } from '../../state/records.ts';
 import { forEachLimited } from '../signal.ts';
+import { createShells } from './shell-topic.ts';
 
 const brokersInFlight = 16;
 /** A broker that takes longer says nothing. */
@@ -51,4 +52,15 @@ export async function goneEverywhere(
   return records.filter((record) =>
     seen.every((topics) => isGone(record, topics.get(record.name))),
   );
+}
+
+/** Which names the controller would give to a new topic: it knows what brokers hear of later. */
+export async function freeAtController(
+  destination: Cluster,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const topic = { partitionsCount: 1, replicationFactor: -1, configs: {} };
+  const shells = names.map((name) => ({ name, ...topic }));
+  const outcomes = await createShells(destination, shells, { validateOnly: true });
+  return new Set(names.filter((name) => typeof outcomes.get(name) === 'string'));
 }

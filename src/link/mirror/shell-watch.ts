@@ -1,7 +1,7 @@
 // The regular look at the shells in the destination, and what else has to be taken up again from
 // time to time: creations, promotions and failovers that a crash or a lost answer left behind.
 // Refuses to know how each is done. Invariant: a mirror whose shell is gone or written to is told
-// within 5 seconds; one stale answer, or one broker that does not know it, decides nothing.
+// within 5 seconds; one stale answer, or brokers that do not know it yet, decide nothing.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
 import { logTopicIdOf, type MirrorError, type TopicRecord } from '../../state/records.ts';
@@ -13,7 +13,7 @@ import { Lasting } from '../source-watch.ts';
 import { isFenced, tellFenceLeft } from './fence-left.ts';
 import { logRemoval } from './log-removals.ts';
 import { isMirror } from './mirror-state.ts';
-import { goneEverywhere, isGone } from './shell-absence.ts';
+import { freeAtController, goneEverywhere, isGone } from './shell-absence.ts';
 import { measureShells } from './shell-measure.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
@@ -29,6 +29,8 @@ const missingLookMs = 500;
  * has another id: then clients wait to hear which topic it is.
  */
 const promotedGoneLastsMs = 8_000;
+/** From then on brokers that do not show a topic have not just not heard of it. */
+const isNewMs = 300_000;
 /** One stale answer of the source decides nothing. */
 const changedLastsMs = 3_000;
 
@@ -47,6 +49,8 @@ export class ShellWatch {
   /** By topic id: another shell of the same name has been gone for another time. */
   readonly #gone = new Lasting();
   readonly #changed = new Lasting();
+  /** Topic ids that the destination has shown. */
+  readonly #shown = new Set<string>();
   /** How far each shell partition was looked through and held markers only. */
   readonly #verified = new Map<string, bigint>();
   /** Some shell seems to be gone, and it matters soon. */
@@ -96,7 +100,10 @@ export class ShellWatch {
     if (records.length === 0) return;
     const { topics } = await context.destination.metadata(records.map(({ name }) => name));
     const there = records.filter((record) => isThere(record, topics.get(record.name)));
-    for (const { topicId } of there) this.#gone.clear(topicId ?? '');
+    for (const { topicId } of there) {
+      this.#gone.clear(topicId ?? '');
+      this.#shown.add(topicId ?? '');
+    }
     const present = there.filter(({ state }) => isMirror(state));
     for (const record of present) {
       await this.#checkPartitions(record, topics.get(record.name)?.partitions.length ?? 0);
@@ -118,6 +125,7 @@ export class ShellWatch {
     const asked = missing.filter(({ state }) => state !== 'FAILED');
     if (asked.length === 0) return;
     const gone = new Set(await goneEverywhere(context.destination, asked));
+    for (const record of await this.#unheardOf([...gone], topics)) gone.delete(record);
     for (const record of asked) {
       const key = record.topicId ?? '';
       const isUrgent =
@@ -130,9 +138,32 @@ export class ShellWatch {
     }
   }
 
+  /**
+   * Those that no broker has heard of yet. Brokers make the logs of some new topics before they
+   * look at the next: of thousands made at a time they hear many seconds later.
+   */
+  async #unheardOf(
+    missing: readonly TopicRecord[],
+    topics: ReadonlyMap<string, TopicInfo>,
+  ): Promise<readonly TopicRecord[]> {
+    const isUnderOtherId = ({ name }: TopicRecord): boolean =>
+      topics.get(name)?.errorCode === ErrorCode.NONE;
+    const unsure = missing.filter((record) => this.#isNew(record) && !isUnderOtherId(record));
+    if (unsure.length === 0) return [];
+    const names = unsure.map(({ name }) => name);
+    const free = await freeAtController(this.#parts.context.destination, names);
+    return unsure.filter(({ name }) => !free.has(name));
+  }
+
+  #isNew({ topicId, madeTimeMs }: TopicRecord): boolean {
+    if (this.#shown.has(topicId ?? '') || madeTimeMs === undefined) return false;
+    return this.#parts.context.clock.unixMs() - madeTimeMs < isNewMs;
+  }
+
   #forgetOthers(records: readonly TopicRecord[]): void {
     const ids = new Set(records.map(({ topicId }) => topicId));
     for (const lasting of [this.#gone, this.#changed]) lasting.keep((topicId) => ids.has(topicId));
+    for (const topicId of this.#shown) if (!ids.has(topicId)) this.#shown.delete(topicId);
     for (const key of this.#verified.keys()) {
       if (!ids.has(key.slice(0, key.lastIndexOf('/')))) this.#verified.delete(key);
     }

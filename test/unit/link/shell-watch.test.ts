@@ -5,6 +5,11 @@
 // how shells are measured. Invariant: time passes only when the test says so.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import type { CreateTopicsRequest } from '../../../protocol/generated/create-topics-request.ts';
+import {
+  createCreatableTopicResult,
+  createCreateTopicsResponse,
+} from '../../../protocol/generated/create-topics-response.ts';
 import {
   createMetadataResponse,
   createMetadataResponseBroker,
@@ -36,6 +41,8 @@ class Destination extends FakeCluster {
   }));
   readonly empty = new Set<number>();
   readonly mute = new Set<number>();
+  /** Names that it has, whether brokers have heard of them or not. */
+  readonly atController = new Set<string>();
   /** They were just started, and their controller has told them nothing. */
   readonly untold = new Set<number>();
 
@@ -50,6 +57,14 @@ class Destination extends FakeCluster {
     request: unknown,
     options?: SendOptions,
   ): Promise<Response> {
+    if (api.name === 'CreateTopics') {
+      const { topics, validateOnly } = request as CreateTopicsRequest;
+      assert.ok(validateOnly);
+      const results = topics.map(({ name }) =>
+        createCreatableTopicResult({ name, errorCode: this.atController.has(name) ? 36 : 0 }),
+      );
+      return createCreateTopicsResponse({ topics: results }) as Response;
+    }
     if (api.name !== 'Metadata') return super.send(target, api, request, options);
     assert.ok(target.kind === 'node');
     if (this.mute.has(target.nodeId)) {
@@ -166,6 +181,35 @@ test('shells were gone when all brokers had just started, and the histories of p
   seen.nowMs += 3_600_000;
   await moreLooks();
   assert.ok(state.topics.has('t'));
+});
+
+test('shells just made were gone when brokers had not heard of them yet', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  destination.topics.clear();
+  destination.atController.add('t');
+  const made = { ...mirror(shellId), madeTimeMs: seen.nowMs };
+  state.topics.set('t', made);
+  await moreLooks();
+  seen.nowMs += 60_000;
+  await moreLooks();
+  assert.equal(state.topics.get('t')?.state, 'ACTIVE');
+  // The controller knows it no more either.
+  destination.atController.clear();
+  await moreLooks();
+  seen.nowMs += 1_000;
+  await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
+});
+
+test('a shell that brokers have shown is gone when they show it no more', async (t) => {
+  const { seen, state, destination, moreLooks } = await scene(t);
+  destination.topics.set('t', topicInfo('t', shellId, [0]));
+  destination.atController.add('t');
+  state.topics.set('t', { ...mirror(shellId), madeTimeMs: seen.nowMs });
+  await moreLooks();
+  destination.topics.clear();
+  await moreLooks();
+  seen.nowMs += 1_000;
+  await until('the failure', () => state.topics.get('t')?.state === 'FAILED');
 });
 
 test('a promoted topic takes its history with it: it has to be gone for longer', async (t) => {
