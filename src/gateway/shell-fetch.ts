@@ -84,9 +84,10 @@ export async function askShells(
     if (shell.topicId === null || (isConfirmed && hasHighWatermark(services, shell))) continue;
     asked.set(partitionKey(topic, partition.partition), copy);
     const question = { ...partition, lastFetchedEpoch: -1, partitionMaxBytes: 1 };
-    const partitions = topics.get(topic) ?? [];
     const { native } = shell;
-    topics.set(topic, [...partitions, partitionToNative(native, question, native.start)]);
+    const partitions = topics.get(topic) ?? [];
+    partitions.push(partitionToNative(native, question, native.start));
+    topics.set(topic, partitions);
   }
   const refused = new Map<string, PartitionData>();
   if (asked.size === 0) return { refused, throttleTimeMs: 0 };

@@ -134,9 +134,10 @@ export class LinkRuntime implements FeedLink {
   }
 
   start(): void {
-    const before = seenBefore(this.#context, this.#record);
+    const { topics = [] } = seenBefore(this.#context, this.#record) ?? {};
+    const before = new Map(topics.map((seen) => [seen.topic, seen]));
     for (const topic of this.#ownTopics()) {
-      this.feeds.recall(topic, seenOf(before, topic));
+      this.feeds.recall(topic, seenOf(before.get(topic.name), topic));
       this.sync(topic.name);
     }
     this.#done = this.#run();

@@ -45,10 +45,9 @@ export function seenBefore(
 
 /** Of a mirror before a restart, by partition; empty when nothing of it was written. */
 export function seenOf(
-  before: SourceSeenRecord | undefined,
-  { name, record }: Pick<MirrorTopic, 'name' | 'record'>,
+  found: SeenTopic | undefined,
+  { record }: Pick<MirrorTopic, 'record'>,
 ): readonly SeenPartition[] {
-  const found = before?.topics.find(({ topic }) => topic === name);
   if (found === undefined || found.logTopicId !== logTopicIdOf(record)) return [];
   return found.sourceEnds.map((sourceEnd, partition) => ({
     sourceEnd,

@@ -154,7 +154,9 @@ async function withoutMarkers(
   if (hidden.length === 0) return;
   const open = new Map<string, ListOffsetsPartition[]>();
   for (const { topic, ask } of hidden) {
-    open.set(topic, [...(open.get(topic) ?? []), { ...ask, timestamp: LATEST }]);
+    const partitions = open.get(topic) ?? [];
+    partitions.push({ ...ask, timestamp: LATEST });
+    open.set(topic, partitions);
   }
   const ends = await askBroker([...open].map(([name, partitions]) => ({ name, partitions })));
   for (const { topic, native, answer, otherwise } of hidden) {

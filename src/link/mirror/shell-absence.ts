@@ -1,7 +1,7 @@
 // Whether a shell is gone from the destination, as all of its brokers see it: one that was just
-// started, or that its controller does not reach, does not know topics that are there. Refuses to
-// know what follows. Invariant: what one broker shows is not gone, and neither is what most brokers
-// say nothing of.
+// started, or that its controller does not reach, does not know topics that are there; and of new
+// topics, which brokers hear of late, as the controller does. Refuses to know what follows.
+// Invariant: what one broker shows is not gone, and neither is what most brokers say nothing of.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { metadataApi } from '../../cluster/apis.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
@@ -19,7 +19,12 @@ const lane = 'shell-absence';
 /** Certainly not there or another topic; errors that say neither are no reason. */
 export function isGone(record: TopicRecord, info: TopicInfo | undefined): boolean {
   if (info === undefined || info.errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) return true;
-  return info.errorCode === ErrorCode.NONE && info.topicId !== record.topicId;
+  return isReplaced(record, info);
+}
+
+/** Its name is another topic's. */
+export function isReplaced(record: TopicRecord, info: TopicInfo | undefined): boolean {
+  return info?.errorCode === ErrorCode.NONE && info.topicId !== record.topicId;
 }
 
 /** Which of `records` each broker that answers calls gone; none unless most of them answer. */

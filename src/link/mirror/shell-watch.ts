@@ -13,7 +13,7 @@ import { Lasting } from '../source-watch.ts';
 import { isFenced, tellFenceLeft } from './fence-left.ts';
 import { logRemoval } from './log-removals.ts';
 import { isMirror } from './mirror-state.ts';
-import { freeAtController, goneEverywhere, isGone } from './shell-absence.ts';
+import { freeAtController, goneEverywhere, isGone, isReplaced } from './shell-absence.ts';
 import { measureShells } from './shell-measure.ts';
 import { failedWith, type TopicChanges } from './topic-changes.ts';
 
@@ -128,8 +128,7 @@ export class ShellWatch {
     for (const record of await this.#unheardOf([...gone], topics)) gone.delete(record);
     for (const record of asked) {
       const key = record.topicId ?? '';
-      const isUrgent =
-        isMirror(record.state) || topics.get(record.name)?.errorCode === ErrorCode.NONE;
+      const isUrgent = isMirror(record.state) || isReplaced(record, topics.get(record.name));
       const lastsMs = isUrgent ? goneLastsMs : promotedGoneLastsMs;
       if (!gone.has(record)) this.#gone.clear(key);
       else if (this.#gone.note(key, context.clock.monotonicMs(), lastsMs)) {
@@ -146,9 +145,9 @@ export class ShellWatch {
     missing: readonly TopicRecord[],
     topics: ReadonlyMap<string, TopicInfo>,
   ): Promise<readonly TopicRecord[]> {
-    const isUnderOtherId = ({ name }: TopicRecord): boolean =>
-      topics.get(name)?.errorCode === ErrorCode.NONE;
-    const unsure = missing.filter((record) => this.#isNew(record) && !isUnderOtherId(record));
+    const unsure = missing.filter(
+      (record) => this.#isNew(record) && !isReplaced(record, topics.get(record.name)),
+    );
     if (unsure.length === 0) return [];
     const names = unsure.map(({ name }) => name);
     const free = await freeAtController(this.#parts.context.destination, names);
