@@ -28,8 +28,8 @@ import {
   megabytesPerCpuSecond,
   megabytesPerSecond,
   plainSink,
-  preparePageCache,
 } from './sinks.ts';
+import { inWarmMemory } from './warm-memory.ts';
 
 const sinkShare = 0.8;
 const timesTuned = 8;
@@ -48,27 +48,32 @@ interface Stage {
 const linkName = 'bench';
 
 /**
- * The mirror is made while its link rests, and measured from the moment that it goes on; memory is
- * made ready after all that goes before, which takes longer than the host waits to take it back.
+ * The mirror is made while its link rests, and measured from the moment that it goes on.
  */
 async function mirror(stage: Stage, plan: TopicPlan, bytes: number): Promise<Figures> {
-  const { causeway, directory } = stage;
+  const { causeway } = stage;
   await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=true');
   await causeway.cli('mirror', 'create', plan.topic, '--link', linkName);
-  preparePageCache(bytes, path.join(directory, 'memory'));
-  const begun = { at: performance.now(), cpu: cpuSeconds(causeway.pid) };
-  await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=false');
-  const hasAll = async (): Promise<boolean> =>
-    (await mirroredRecords(causeway, plan.topic)) >= plan.records;
-  await until('the whole mirror', hasAll, { deadlineMs: 600_000, intervalMs: 250 });
-  const figures = {
-    bytes,
-    seconds: (performance.now() - begun.at) / 1000,
-    cpuSeconds: cpuSeconds(causeway.pid) - begun.cpu,
-  };
+  const figures = await inWarmMemory(memoryFor(stage, bytes), async () => {
+    const begun = { at: performance.now(), cpu: cpuSeconds(causeway.pid) };
+    await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=false');
+    const hasAll = async (): Promise<boolean> =>
+      (await mirroredRecords(causeway, plan.topic)) >= plan.records;
+    await until('the whole mirror', hasAll, { deadlineMs: 600_000, intervalMs: 250 });
+    return {
+      bytes,
+      seconds: (performance.now() - begun.at) / 1000,
+      cpuSeconds: cpuSeconds(causeway.pid) - begun.cpu,
+    };
+  });
   await causeway.cli('mirror', 'delete', plan.topic, '--yes');
   return figures;
 }
+
+const memoryFor = ({ directory }: Stage, bytes: number) => ({
+  bytes,
+  file: path.join(directory, 'memory'),
+});
 
 type Samples = Record<Kind, Figures[]>;
 
@@ -79,13 +84,12 @@ async function samplesOf(stage: Stage, plan: TopicPlan, rounds: number): Promise
   const bytes = await loadTopic(source, plan);
   const script = await fetchScript(source, plan);
   const file = path.join(directory, 'sink');
+  const memory = memoryFor(stage, bytes);
   await mirror(stage, plan, bytes);
   for (let index = 0; index < rounds; index++) {
-    preparePageCache(bytes, file);
-    samples.fedSink.push(await plainSink(bytes, file));
+    samples.fedSink.push(await inWarmMemory(memory, () => plainSink(bytes, file)));
     await rm(file);
-    preparePageCache(bytes, file);
-    samples.sink.push(await brokerSink(source, script, file));
+    samples.sink.push(await inWarmMemory(memory, () => brokerSink(source, script, file)));
     await rm(file);
     samples.mirror.push(await mirror(stage, plan, bytes));
   }

@@ -1,6 +1,6 @@
 // The baselines of the mirror path: a plain Node socket that reads as many bytes as there are to
 // copy and throws them away, or writes them to a file. Owns the two child processes of one run.
-import { closeSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { KafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { rootDirectory } from '../test/helpers/repository.ts';
@@ -20,19 +20,6 @@ export function megabytesPerCpuSecond(figures: Figures): number {
 
 export function megabytesPerSecond(figures: Figures): number {
   return figures.bytes / figures.seconds / 1e6;
-}
-
-/**
- * Lets the page cache have memory for so many bytes of new files. A virtual machine gives free
- * memory back to its host, and the first touch of it afterwards costs more than the copying that is
- * to be measured: whoever comes first would pay for it.
- */
-export function preparePageCache(bytes: number, file: string): void {
-  const chunk = Buffer.alloc(1 << 20);
-  const handle = openSync(file, 'w');
-  for (let written = 0; written < bytes; written += chunk.length) writeSync(handle, chunk);
-  closeSync(handle);
-  rmSync(file);
 }
 
 const programs = path.join(rootDirectory, 'dist/bench/baseline');

@@ -54,7 +54,10 @@ export function crc32cTypeScript(bytes: Buffer): number {
   return (crc ^ 0xffffffff) >>> 0;
 }
 
-/** Optional dependency: when it is absent or has no binary for this platform, ours is used. */
+/**
+ * Optional dependency: when it is absent or has no binary for this platform, ours is used. Its
+ * release 1.10.8 takes five times as long per byte on x86-64 as 1.10.7: 4 GB/s, not 20.
+ */
 function loadNative(): Crc32c | undefined {
   try {
     const loaded = createRequire(import.meta.url)('@node-rs/crc32') as { crc32c?: Crc32c };
