@@ -1,11 +1,13 @@
 // Mirrors of a link that cannot go on. Owns which ones, and what was lost with them; refuses to
 // know how causes are found. Invariants: a failing topic is not fetched, its state follows, however
 // often the commit has to be tried; of one that lost history the lost ranges of all its partitions
-// are on record, since none of them is fetched any more that could find its own.
+// are on record, since none of them is fetched any more that could find its own. Those whose leader
+// does not answer are asked for as long as it takes, ever later.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
 import type { LinkRecord, MirrorError, TopicRecord } from '../../state/records.ts';
+import { backOffMs } from '../../tasks/back-offs.ts';
 import { lastExtent } from '../../timeline/timeline.ts';
 import type { LinkContext } from '../context.ts';
 import type { Loss } from '../fetch/source-link.ts';
@@ -18,6 +20,9 @@ import { failedWith, type TopicChanges } from './topic-changes.ts';
 
 /** What a mirror is FAILED with waits no longer for leaders that do not answer. */
 const askTimeoutMs = 2_000;
+/** Starts that are not told are asked for again after so long, doubled each time. */
+const askAgainMsMin = 2_000;
+const askAgainMsMax = 600_000;
 
 /** What is asked of the link. */
 export interface FailingLink {
@@ -35,6 +40,10 @@ interface Failure {
   /** Partitions whose source has not said yet where it starts. */
   readonly toAsk: Set<number>;
   asking: Promise<void> | null;
+  /** In a row that brought nothing new. */
+  vainAsks: number;
+  /** Monotonic ms. */
+  askAtMs: number;
 }
 
 export class TopicFailures {
@@ -81,8 +90,8 @@ export class TopicFailures {
     for (const [name, failure] of this.#failing) {
       const state = this.#topics.byName(name)?.record.state;
       if (state === undefined) continue;
-      const isAsked = state !== 'FAILED' || failure.toAsk.size === 0;
-      if (isAsked && !isFetching(state)) continue;
+      const isToAsk = state === 'FAILED' && this.#isAskDue(failure);
+      if (!isToAsk && !isFetching(state)) continue;
       this.#link.inBackground(async () => {
         await this.#ask(name, failure);
         await this.#commit(name, failure);
@@ -93,7 +102,8 @@ export class TopicFailures {
   #begin(name: string, error: MirrorError): Failure {
     const partitions = error.code === 'LOST_HISTORY' ? this.#topics.byName(name)?.partitions : [];
     const toAsk = new Set((partitions ?? []).map(({ partition }) => partition));
-    const failure: Failure = { error, losses: new Map(), toAsk, asking: null };
+    const asked = { asking: null, vainAsks: 0, askAtMs: Number.NEGATIVE_INFINITY };
+    const failure: Failure = { error, losses: new Map(), toAsk, ...asked };
     this.#failing.set(name, failure);
     return failure;
   }
@@ -106,17 +116,23 @@ export class TopicFailures {
     tellLoss(this.#context.events, loss, { topic: name, link: this.#link.name });
   }
 
+  #isAskDue({ toAsk, askAtMs }: Failure): boolean {
+    return toAsk.size > 0 && this.#context.clock.monotonicMs() >= askAtMs;
+  }
+
   /** Asks the source where the other partitions start. Whoever comes meanwhile waits for it. */
-  #ask(name: string, failure: Failure): Promise<void> {
+  async #ask(name: string, failure: Failure): Promise<void> {
+    if (failure.asking === null && !this.#isAskDue(failure)) return;
     failure.asking ??= this.#askStarts(name, failure).finally(() => {
       failure.asking = null;
     });
-    return failure.asking;
+    await failure.asking;
   }
 
   async #askStarts(name: string, failure: Failure): Promise<void> {
     const topic = this.#topics.byName(name);
-    if (topic === undefined || failure.toAsk.size === 0) return;
+    if (topic === undefined) return;
+    const before = failure.toAsk.size;
     try {
       const starts = await startsOf(this.#link, topic.record, [...failure.toAsk]);
       for (const [partition, start] of starts) {
@@ -126,6 +142,11 @@ export class TopicFailures {
       }
     } catch (error) {
       if (!(error instanceof ClusterError)) throw error;
+    } finally {
+      // Leaders that come back one after the other are asked soon.
+      failure.vainAsks = failure.toAsk.size < before ? 1 : failure.vainAsks + 1;
+      const waitMs = backOffMs(failure.vainAsks, askAgainMsMin, askAgainMsMax);
+      failure.askAtMs = this.#context.clock.monotonicMs() + waitMs;
     }
   }
 

@@ -166,7 +166,17 @@ async function failing(t: TestContext, starts: readonly (bigint | null)[]) {
     source.starts.set(`orders/${partition}`, start ?? 4n);
   }
   setLeaders();
-  const context = testContext({ state, storage, destination: new FakeCluster(), source });
+  let asks = 0;
+  const metadata = source.metadata.bind(source);
+  source.metadata = (names) => {
+    asks++;
+    return metadata(names);
+  };
+  const time = { ms: 0 };
+  const context = {
+    ...testContext({ state, storage, destination: new FakeCluster(), source }),
+    clock: { monotonicMs: () => time.ms, unixMs: () => 1_000_000 + time.ms },
+  };
   const topics = new MirrorTopics(context);
   await topics.start();
   t.after(() => topics.close());
@@ -184,16 +194,22 @@ async function failing(t: TestContext, starts: readonly (bigint | null)[]) {
   };
   const failures = new TopicFailures({ context, topics, changes, link });
   const now = () => state.topics.get('orders') ?? record;
-  const elect = () => {
-    leaderless.clear();
+  const elect = (partitions: Iterable<number> = [...leaderless]) => {
+    for (const partition of partitions) leaderless.delete(partition);
     setLeaders();
+  };
+  /** As the look at the source does, so many ms after the one before. */
+  const look = async (afterMs: number) => {
+    time.ms += afterMs;
+    failures.tend();
+    await work;
   };
   const told = () =>
     events
       .since(0)
       .filter(({ event }) => event === 'mirror_history_lost')
       .map(({ fields }) => `${fields.partition}: [${fields.from}, ${fields.to})`);
-  return { failures, now, settled: () => work, elect, told, state };
+  return { failures, now, settled: () => work, elect, look, told, state, asks: () => asks };
 }
 
 const cause = { code: 'LOST_HISTORY', message: 'orders-1: offsets [2, 4) were gone' } as const;
@@ -213,24 +229,56 @@ test('R10: of a mirror stopped for lost history the ranges of all but one partit
 });
 
 test('R10: a lost range found after the mirror was FAILED was dropped', async (t) => {
-  const { failures, now, settled, elect, told } = await failing(t, [0n, 4n, null]);
+  const { failures, now, settled, elect, look, told } = await failing(t, [0n, 4n, null]);
   failures.fail('orders', cause, { partition: 1, from: 2n, to: 4n });
   await settled();
   assert.equal(now().state, 'FAILED');
   assert.deepEqual(ranges(now()), ['1: [2, 4)'], 'the third has no leader');
-  failures.tend();
-  await settled();
+  await look(2_000);
   assert.deepEqual(ranges(now()), ['1: [2, 4)']);
   elect();
-  failures.tend();
-  await settled();
+  await look(4_000);
   assert.deepEqual(ranges(now()), ['1: [2, 4)', '2: [2, 4)']);
   failures.fail('orders', cause, { partition: 0, from: 2n, to: 3n });
   await settled();
-  failures.tend();
-  await settled();
+  await look(600_000);
   const found = ['1: [2, 4)', '2: [2, 4)', '0: [2, 3)'];
   assert.deepEqual([ranges(now()), told()], [found, found]);
+});
+
+test('R10: the starts of a FAILED mirror without leaders were asked for at each look', async (t) => {
+  const { failures, now, settled, elect, look, asks } = await failing(t, [4n, null, null]);
+  failures.fail('orders', cause, { partition: 0, from: 2n, to: 4n });
+  await settled();
+  assert.equal(now().state, 'FAILED');
+  const askedAt: number[] = [];
+  for (let second = 2, before = asks(); second <= 3_000; second += 2, before = asks()) {
+    await look(2_000);
+    if (asks() > before) askedAt.push(second);
+  }
+  assert.deepEqual(askedAt, [2, 6, 14, 30, 62, 126, 254, 510, 1_022, 1_622, 2_222, 2_822]);
+  elect([1]);
+  await look(600_000);
+  assert.deepEqual(ranges(now()), ['0: [2, 4)', '1: [2, 4)']);
+  elect();
+  await look(2_000);
+  const all = ['0: [2, 4)', '1: [2, 4)', '2: [2, 4)'];
+  assert.deepEqual(ranges(now()), all, 'one came back: the next is asked soon');
+});
+
+test('a failure that the state does not take yet is tried at each look, whatever its leaders say', async (t) => {
+  const { failures, now, settled, look, state, asks } = await failing(t, [4n, null]);
+  const refused = Array<'UNAVAILABLE'>(6).fill('UNAVAILABLE');
+  state.fates = [...refused];
+  failures.fail('orders', cause, { partition: 0, from: 2n, to: 4n });
+  await assert.rejects(settled(), /scripted UNAVAILABLE/);
+  const askedBefore = asks();
+  for (let turn = 1; turn < refused.length; turn++) {
+    await assert.rejects(look(100), /scripted UNAVAILABLE/);
+  }
+  await assert.rejects(look(100), /scripted UNAVAILABLE/, 'the first try stays a failure');
+  await until('it is FAILED', () => now().state === 'FAILED');
+  assert.equal(asks(), askedBefore, 'its leaders are asked at their own times');
 });
 
 test('R10: lost ranges are on record when the state took the failure only the second time', async (t) => {
