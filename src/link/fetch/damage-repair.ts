@@ -1,9 +1,12 @@
 // Fetches damaged ranges of a mirror log again. Owns when and how often that is tried, and what is
 // said of it; refuses to know what may be written (the log decides). Invariant: a range that cannot
 // be had back stays an error for readers and is never skipped; that is an event, and it is asked
-// for again as long as the mirror is fetched: another leader may have it, or the same one later.
-import { ErrorCode, errorName, forEachBatch } from '../../../protocol/index.ts';
+// for again as long as the mirror is fetched: another leader may have it, or the same one later. A
+// fault of ours is no such cause: it ends the repairs of the partition, and the link tells it.
+import { ErrorCode, errorName, forEachBatch, ProtocolError } from '../../../protocol/index.ts';
+import { StorageError } from '../../../storage/errors.ts';
 import type { LogDamage } from '../../../storage/mirror-log.ts';
+import { ClusterError } from '../../cluster/cluster.ts';
 import { backOffMs } from '../../tasks/back-offs.ts';
 import type { LinkClock } from '../context.ts';
 import { messageOf, Signal } from '../signal.ts';
@@ -36,6 +39,21 @@ export interface DamageRepairParts {
   readonly link: FeedLink;
   readonly clock: LinkClock;
   readonly bounds: LinkBounds;
+}
+
+/** The source does not give the range now, or nobody is to ask for it any more. */
+class NotHadBack extends Error {}
+
+/** What a later attempt, or another leader, may not meet with. */
+type Passing = NotHadBack | ClusterError | StorageError | ProtocolError;
+
+function isPassing(error: unknown): error is Passing {
+  return (
+    error instanceof NotHadBack ||
+    error instanceof ClusterError ||
+    error instanceof StorageError ||
+    error instanceof ProtocolError
+  );
 }
 
 /** How it went with one range so far. */
@@ -123,7 +141,7 @@ class DamageRepairs {
       if (!log.damage.some((known) => known.from === from)) return;
       await log.repair(damage, records);
     } catch (error) {
-      if (!(error instanceof Error)) throw error;
+      if (!isPassing(error)) throw error;
       // Nothing was found out about the range.
       if (this.#feed.isStopped || !link.mayAct()) return;
       const cause = this.#noteFailure(from, error);
@@ -143,7 +161,7 @@ class DamageRepairs {
   }
 
   /** The cause, if it is another one than the last time. */
-  #noteFailure(from: bigint, error: Error): string | null {
+  #noteFailure(from: bigint, error: Passing): string | null {
     const before = this.#failed.get(from);
     const count = (before?.count ?? 0) + 1;
     const cause = messageOf(error);
@@ -169,9 +187,11 @@ class DamageRepairs {
       });
       bounds.took(records.length);
       if (errorCode === ErrorCode.OFFSET_OUT_OF_RANGE) {
-        throw new Error(`the source does not have offset ${offset} any more`);
+        throw new NotHadBack(`the source does not have offset ${offset} any more`);
       }
-      if (errorCode !== ErrorCode.NONE) throw new Error(`source answers ${errorName(errorCode)}`);
+      if (errorCode !== ErrorCode.NONE) {
+        throw new NotHadBack(`source answers ${errorName(errorCode)}`);
+      }
       const start = bytes;
       forEachBatch(records, (header) => {
         if (bytes >= damage.bytes) return false;
@@ -179,14 +199,14 @@ class DamageRepairs {
         offset = header.baseOffset + BigInt(header.lastOffsetDelta) + 1n;
         return undefined;
       });
-      if (bytes === start) throw new Error(`the source has nothing at offset ${offset}`);
+      if (bytes === start) throw new NotHadBack(`the source has nothing at offset ${offset}`);
       chunks.push(records.subarray(0, bytes - start));
     }
     return Buffer.concat(chunks);
   }
 
   #assertGoingOn(): void {
-    if (this.#feed.isStopped) throw new Error('the mirror is not fetched any more');
-    if (!this.#parts.link.mayAct()) throw new Error('this instance does not hold the lease');
+    if (this.#feed.isStopped) throw new NotHadBack('the mirror is not fetched any more');
+    if (!this.#parts.link.mayAct()) throw new NotHadBack('this instance does not hold the lease');
   }
 }

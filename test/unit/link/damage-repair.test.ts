@@ -206,6 +206,34 @@ test('nothing is asked without the lease', async (t) => {
   assert.deepEqual(repaired, [whole]);
 });
 
+test('a fault of ours was taken for a cause that passes, and asked for again for ever', async (t) => {
+  const { said, work, offsets, pass } = scene(t, [new TypeError('not a function'), whole]);
+  await assert.rejects(Promise.all(work), /not a function/, 'the link is to tell it');
+  assert.deepEqual(await said(), []);
+  await pass(10_000);
+  assert.equal(offsets.length, 1);
+});
+
+test('a fault of ours in one range did not end: what is found later is repaired all the same', async (t) => {
+  const { said, work, find, repaired, stop } = scene(t, [new TypeError('scripted'), whole, whole]);
+  await assert.rejects(Promise.all(work), TypeError);
+  work.length = 0;
+  find(100n);
+  assert.deepEqual(await said(), ['mirror_damage_repaired', 'mirror_damage_repaired']);
+  assert.equal(repaired.length, 2);
+  await stop();
+});
+
+test('records of the source that do not parse are asked for again: they may come whole', async (t) => {
+  const torn = Buffer.from(whole);
+  torn.writeInt32BE(-7, 8);
+  const { said, repaired, pass, stop } = scene(t, [torn, whole]);
+  assert.deepEqual(await said(), ['mirror_damage_not_repaired']);
+  await pass(1_000);
+  assert.deepEqual(repaired, [whole]);
+  await stop();
+});
+
 test('nothing is asked any more once the mirror is not fetched', async (t) => {
   const { offsets, said, pass, stop } = scene(t, [lost, whole]);
   await said();
