@@ -1,8 +1,14 @@
 // A request of our own on a client's upstream connection. Owns the choice of the version and the
 // matching of the answer; refuses to know why it is asked. Invariant: it only asks what the broker
-// said it has, and every failure is a ClusterError, so that callers tell "no answer" from their own
-// faults.
-import { ApiKey, decodeResponseHeader, encodeRequestFrame, Reader } from '../../protocol/index.ts';
+// said it has, and every failure is a ClusterError but our own faults, so that callers tell those
+// from "no answer".
+import {
+  ApiKey,
+  decodeResponseHeader,
+  encodeRequestFrame,
+  ProtocolError,
+  Reader,
+} from '../../protocol/index.ts';
 import {
   type Api,
   ClusterError,
@@ -47,8 +53,11 @@ export function sendOwnCall<Request, Response>(
         decodeResponseHeader(reader, api.key, apiVersion);
         resolve(api.decode(reader, apiVersion));
       } catch (cause) {
-        const reason = cause instanceof Error ? cause.message : String(cause);
-        const message = `the answer to ${api.name} cannot be decoded: ${reason}`;
+        if (!(cause instanceof ProtocolError)) {
+          reject(cause);
+          return;
+        }
+        const message = `the answer to ${api.name} cannot be decoded: ${cause.message}`;
         reject(new ClusterError('PROTOCOL', message, { cause, maybeSent: true }));
       }
     };
