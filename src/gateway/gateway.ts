@@ -3,10 +3,11 @@
 // periodic look at the destination's brokers, and the log line of each connection. Invariant:
 // nothing is answered before every known port is bound.
 import type { Socket } from 'node:net';
-import type { Cluster, ClusterMetadata } from '../cluster/cluster.ts';
+import { type Cluster, ClusterError, type ClusterMetadata } from '../cluster/cluster.ts';
 import type { ClusterSecurity } from '../cluster/security.ts';
 import type { CausewayConfig } from '../config/config.ts';
 import type { Events } from '../observe/events.ts';
+import { StateError } from '../state/state.ts';
 import { type BypassGroup, BypassWatch } from './bypass-watch.ts';
 import { ownerOf } from './client-principal.ts';
 import { ClientSession } from './client-session.ts';
@@ -381,8 +382,11 @@ class RunningGateway implements Gateway {
         events.error('node_not_served', reason);
         return;
       }
-      if (this.#isDestinationUp && !this.#isClosed) {
-        events.warn('destination_unreachable', `the list of brokers is not renewed: ${reason}`);
+      const message = `the list of brokers is not renewed: ${reason}`;
+      const isExpected = error instanceof ClusterError || error instanceof StateError;
+      if (!isExpected) events.error('gateway_fault', message);
+      else if (this.#isDestinationUp && !this.#isClosed) {
+        events.warn('destination_unreachable', message);
       }
       this.#isDestinationUp = false;
     } finally {

@@ -17,7 +17,7 @@ import {
   encodeRequestFrame,
   Reader,
 } from '../../../protocol/index.ts';
-import type { Cluster, ClusterMetadata } from '../../../src/cluster/cluster.ts';
+import { type Cluster, ClusterError, type ClusterMetadata } from '../../../src/cluster/cluster.ts';
 import { startGateway } from '../../../src/gateway/gateway.ts';
 import { createHandlers } from '../../../src/gateway/handler-table.ts';
 import { silentMsMax } from '../../../src/gateway/limits.ts';
@@ -161,6 +161,41 @@ test('R14: a client that connects and sends no request is ended', async () => {
     assert.deepEqual(reasons, [`no request within ${silentMsMax} ms`]);
     assert.equal(gateway.stats.vanishedTotal, 1);
     await until('the FIN', () => silent.readableEnded || silent.destroyed);
+  } finally {
+    await gateway.close({ drainMs: 0 });
+    releasePorts(ports);
+  }
+});
+
+test('a fault of ours while the list of brokers is renewed was told as an unreachable destination', async () => {
+  const ports = await reservePorts(3, { isConsecutive: true });
+  const [bootstrapPort = 0, first = 0, last = 0] = ports;
+  const events = new Events();
+  let fault: Error | null = null;
+  const clusterId = (): string => {
+    if (fault !== null) throw fault;
+    return 'ours';
+  };
+  const gateway = await startGateway({
+    config: {
+      ...{ bind: '127.0.0.1', advertise: '127.0.0.1', linkNodeId: 1_000_000 },
+      ...{ bootstrapPort, brokerPorts: { first, last } },
+    },
+    cluster: clusterNamed(clusterId),
+    directory: new FakeDirectory(),
+    ports: { load: () => ({}), save: () => Promise.resolve() },
+    events,
+    refreshIntervalMs: 5,
+  });
+  const told = () => new Set(events.since(0).map(({ level, event }) => `${level} ${event}`));
+  try {
+    fault = new TypeError('not a function');
+    await until('the fault', () => told().has('error gateway_fault'));
+    assert.deepEqual([gateway.isReady, told().has('warn destination_unreachable')], [false, false]);
+    fault = null;
+    await until('its end', () => gateway.isReady);
+    fault = new ClusterError('UNREACHABLE', 'gone', { maybeSent: false });
+    await until('another cause', () => told().has('warn destination_unreachable'));
   } finally {
     await gateway.close({ drainMs: 0 });
     releasePorts(ports);
