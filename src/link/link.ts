@@ -3,6 +3,7 @@
 // records are the truth, and this follows them. Refuses to know commands. Invariant: nothing is
 // appended or changed without a valid lease, while the link is paused, or from a cluster that is
 // not the link's source.
+import { ProtocolError } from '../../protocol/index.ts';
 import { type BrokerInfo, type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
 import type { LinkRecord, MirrorError, TopicRecord } from '../state/records.ts';
@@ -10,6 +11,7 @@ import type { LinkContext } from './context.ts';
 import { LinkFeeds } from './fetch/link-feeds.ts';
 import type { PartitionFeed } from './fetch/partition-feed.ts';
 import type { FeedLink, Loss } from './fetch/source-link.ts';
+import { isOperatingError } from './link-error.ts';
 import { LinkHealth } from './link-health.ts';
 import { unrecordedLoss, withLosses } from './mirror/lost-history.ts';
 import { MirrorGrowth } from './mirror/mirror-growth.ts';
@@ -303,12 +305,17 @@ export class LinkRuntime implements FeedLink {
   inBackground(work: () => Promise<void>): void {
     const run = work().catch((error: unknown) => {
       if (error instanceof ClusterError) this.health.lost(error);
-      this.events.warn('link_work_failed', `Link '${this.name}': ${messageOf(error)}`, {
-        link: this.name,
-      });
+      const isExpected = isOperatingError(error) || error instanceof ProtocolError;
+      if (isExpected) this.#tell('warn', 'link_work_failed', error);
+      else this.#tell('error', 'link_fault', error);
     });
     this.#background.add(run);
     void run.finally(() => this.#background.delete(run));
+  }
+
+  #tell(level: 'warn' | 'error', event: string, error: unknown): void {
+    const message = `Link '${this.name}': ${messageOf(error)}`;
+    this.events.emit(level, event, message, { link: this.name });
   }
 
   #isToBeFetched(topic: MirrorTopic): boolean {
@@ -345,11 +352,7 @@ export class LinkRuntime implements FeedLink {
         await this.#look();
       } catch (error) {
         if (error instanceof ClusterError) this.health.lost(error);
-        else {
-          this.events.error('link_fault', `Link '${this.name}': ${messageOf(error)}`, {
-            link: this.name,
-          });
-        }
+        else this.#tell('error', 'link_fault', error);
       }
       const periodMs = this.#settings.metadataMaxAgeMs ?? this.#context.limits.sourceWatchMs;
       await this.#signal.wait(periodMs);
