@@ -139,7 +139,9 @@ export class LinkRuntime implements FeedLink {
     const { topics = [] } = seenBefore(this.#context, this.#record) ?? {};
     const before = new Map(topics.map((seen) => [seen.topic, seen]));
     for (const topic of this.#ownTopics()) {
-      this.feeds.recall(topic, seenOf(before.get(topic.name), topic));
+      const { partitions, growth } = seenOf(before.get(topic.name), topic);
+      this.feeds.recall(topic, partitions);
+      this.growth.recall(topic.record, growth);
       this.sync(topic.name);
     }
     this.#done = this.#run();

@@ -1,18 +1,21 @@
 // What was heard of a link's source, kept over restarts: last contact, its ends, and since when
-// which mirrors are not complete. When a source dies with its data centre and the proxy starts
-// again, nobody else can tell. Owns when it is written; refuses to know how it is shown.
-// Invariants: it is written only when this process has heard more than is written; what comes out
-// of it is as old as it was when it went in.
+// which mirrors are not complete, or lack partitions. When a source dies with its data centre and
+// the proxy starts again, nobody else can tell. Owns when it is written; refuses to know how it is
+// shown. Invariants: it is written only when this process has heard more than is written; what
+// comes out of it is as old as it was when it went in; what does not go into it is told.
 import {
   type LinkRecord,
   logTopicIdOf,
+  type SeenGrowth,
   type SeenTopic,
   type SourceSeenRecord,
 } from '../state/records.ts';
+import { StateError } from '../state/state.ts';
 import type { LinkContext } from './context.ts';
 import { neverSeen, type SeenPartition } from './fetch/lag.ts';
 import type { LinkFeeds } from './fetch/link-feeds.ts';
 import type { LinkHealth } from './link-health.ts';
+import type { MirrorGrowth } from './mirror/mirror-growth.ts';
 import type { MirrorTopic } from './mirror/mirror-topics.ts';
 import type { TopicChanges } from './mirror/topic-changes.ts';
 import { Loop, messageOf } from './signal.ts';
@@ -20,7 +23,7 @@ import { Loop, messageOf } from './signal.ts';
 /** Of a link so much is in the record: a record has a largest size, of which this is half. */
 const bytesMax = 4 * 1024 * 1024;
 /** At most, as it is written. */
-const topicBytes = 160;
+const topicBytes = 240;
 const partitionBytes = 64;
 /** How often it is seen whether something is to be written. */
 const lookMs = 1_000;
@@ -32,6 +35,7 @@ interface SeenLink {
   readonly record: LinkRecord;
   readonly health: LinkHealth;
   readonly feeds: LinkFeeds;
+  readonly growth: MirrorGrowth;
 }
 
 /** What was written before a restart; another link that had the name is none of it. */
@@ -43,17 +47,20 @@ export function seenBefore(
   return record?.linkId === link.linkId ? record : undefined;
 }
 
-/** Of a mirror before a restart, by partition; empty when nothing of it was written. */
+/** Of a mirror before a restart, its partitions by number; none when nothing of it was written. */
 export function seenOf(
   found: SeenTopic | undefined,
   { record }: Pick<MirrorTopic, 'record'>,
-): readonly SeenPartition[] {
-  if (found === undefined || found.logTopicId !== logTopicIdOf(record)) return [];
-  return found.sourceEnds.map((sourceEnd, partition) => ({
+): { readonly partitions: readonly SeenPartition[]; readonly growth: SeenGrowth | undefined } {
+  if (found === undefined || found.logTopicId !== logTopicIdOf(record)) {
+    return { partitions: [], growth: undefined };
+  }
+  const partitions = found.sourceEnds.map((sourceEnd, partition) => ({
     sourceEnd,
     contactTimeMs: found.contactTimesMs[partition] ?? -1,
     completeTimeMs: found.completeTimesMs[partition] ?? -1,
   }));
+  return { partitions, growth: found.growth };
 }
 
 export class SourceSeen {
@@ -64,6 +71,7 @@ export class SourceSeen {
   readonly #loop = new Loop(() => this.#turn());
   #triedAtMs: number;
   #writtenContactMs: number;
+  #isCutOff = false;
 
   constructor(parts: {
     context: LinkContext;
@@ -94,9 +102,9 @@ export class SourceSeen {
     } catch (error) {
       const { name } = this.#link;
       const message = `What was heard of the source of link '${name}' is not on record: `;
-      this.#context.events.warn('source_seen_not_kept', message + messageOf(error), {
-        link: name,
-      });
+      const level = error instanceof StateError ? 'warn' : 'error';
+      const fields = { link: name };
+      this.#context.events.emit(level, 'source_seen_not_kept', message + messageOf(error), fields);
     }
     return lookMs;
   }
@@ -108,11 +116,8 @@ export class SourceSeen {
     const { clock } = this.#context;
     const now = { nowMs: clock.monotonicMs(), unixMs: clock.unixMs() };
     this.#triedAtMs = now.nowMs;
-    let leftBytes = bytesMax;
-    const topics = this.#topics().flatMap((topic) => {
-      leftBytes -= topicBytes + topic.name.length + topic.partitions.length * partitionBytes;
-      return leftBytes < 0 ? [] : this.#seenTopic(topic, now);
-    });
+    const all = this.#topics().flatMap((topic) => this.#seenTopic(topic, now));
+    const topics = whatFits(all);
     const seen: SourceSeenRecord = {
       kind: 'source-seen',
       link: name,
@@ -123,6 +128,22 @@ export class SourceSeen {
     };
     await this.#changes.commit([{ put: seen }]);
     this.#writtenContactMs = seen.contactTimeMs;
+    this.#tellCutOff({ all: all.length, kept: topics.length });
+  }
+
+  /** Once, until it is whole again. */
+  #tellCutOff({ all, kept }: { readonly all: number; readonly kept: number }): void {
+    const isNews = kept < all && !this.#isCutOff;
+    this.#isCutOff = kept < all;
+    if (!isNews) return;
+    const { name } = this.#link;
+    this.#context.events.warn(
+      'source_seen_cut_off',
+      `Of ${all - kept} of the ${all} mirrors of link '${name}' it is not on record what was heard ` +
+        'of the source, since it does not fit: after a restart without the source their RPO and ' +
+        'what they lack are unknown',
+      { link: name, mirrors: all, leftOut: all - kept },
+    );
   }
 
   /** From time to time, and once more when the source is lost: more may not come for long. */
@@ -145,7 +166,8 @@ export class SourceSeen {
     const seen = partitions.map(
       ({ partition }) => this.#link.feeds.lag(name, partition)?.seen(now) ?? neverSeen,
     );
-    if (seen.every(({ sourceEnd }) => sourceEnd < 0n)) return [];
+    const growth = this.#link.growth.of(name);
+    if (growth === null && seen.every(({ sourceEnd }) => sourceEnd < 0n)) return [];
     return [
       {
         topic: name,
@@ -153,7 +175,24 @@ export class SourceSeen {
         sourceEnds: seen.map(({ sourceEnd }) => sourceEnd),
         contactTimesMs: seen.map(({ contactTimeMs }) => contactTimeMs),
         completeTimesMs: seen.map(({ completeTimeMs }) => completeTimeMs),
+        ...(growth === null ? {} : { growth: grownSince(growth) }),
       },
     ];
   }
+}
+
+/** Why it does not grow is known anew after a restart, or not at all. */
+function grownSince({ sourcePartitions, sinceTimeMs }: SeenGrowth): SeenGrowth {
+  return { sourcePartitions, sinceTimeMs };
+}
+
+/** The first ones; one that is too large alone keeps none of the others out. */
+function whatFits(topics: readonly SeenTopic[]): readonly SeenTopic[] {
+  let leftBytes = bytesMax;
+  return topics.filter(({ topic, sourceEnds }) => {
+    const bytes = topicBytes + topic.length + sourceEnds.length * partitionBytes;
+    if (bytes > leftBytes) return false;
+    leftBytes -= bytes;
+    return true;
+  });
 }

@@ -22,6 +22,8 @@ import {
   type PendingCreation,
   type PendingDetach,
   type PendingStop,
+  type SeenGrowth,
+  type SeenTopic,
   type ShareGroupOffset,
   type ShareGroupsRecord,
   type SourceSeenRecord,
@@ -57,7 +59,8 @@ export const formatVersions: Readonly<Record<StateRecord['kind'], number>> = {
   'topic-grants': 1,
   'share-groups': 1,
   handovers: 1,
-  'source-seen': 1,
+  /** 2: `growth`. */
+  'source-seen': 2,
 };
 
 /** All names of a union: the compiler asks for each one, and for no other. */
@@ -310,20 +313,34 @@ function readHandovers(fields: Fields): HandoversRecord {
   return { kind: 'handovers', link: fields.string('link'), waiting };
 }
 
-function readSourceSeen(fields: Fields): SourceSeenRecord {
+function readSourceSeen(fields: Fields, version: number): SourceSeenRecord {
   return {
     kind: 'source-seen',
     link: fields.string('link'),
     linkId: fields.uuid('linkId'),
     timeMs: fields.integer('timeMs'),
     contactTimeMs: fields.integer('contactTimeMs'),
-    topics: fields.list('topics', (one) => ({
-      topic: one.string('topic'),
-      logTopicId: one.uuid('logTopicId'),
-      sourceEnds: one.bigints('sourceEnds'),
-      contactTimesMs: one.integers('contactTimesMs'),
-      completeTimesMs: one.integers('completeTimesMs'),
-    })),
+    topics: fields.list('topics', (topic) => readSeenTopic(topic, version)),
+  };
+}
+
+function readSeenTopic(fields: Fields, version: number): SeenTopic {
+  return {
+    topic: fields.string('topic'),
+    logTopicId: fields.uuid('logTopicId'),
+    sourceEnds: fields.bigints('sourceEnds'),
+    contactTimesMs: fields.integers('contactTimesMs'),
+    completeTimesMs: fields.integers('completeTimesMs'),
+    ...(version >= 2 && fields.has('growth')
+      ? { growth: fields.object('growth', readSeenGrowth) }
+      : {}),
+  };
+}
+
+function readSeenGrowth(fields: Fields): SeenGrowth {
+  return {
+    sourcePartitions: fields.integer('sourcePartitions'),
+    sinceTimeMs: fields.integer('sinceTimeMs'),
   };
 }
 

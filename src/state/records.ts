@@ -290,6 +290,14 @@ export interface SeenTopic {
   readonly contactTimesMs: readonly number[];
   /** When all that had been reported was here, Unix ms; -1: never. */
   readonly completeTimesMs: readonly number[];
+  /** There where the source had more partitions than the mirror. */
+  readonly growth?: SeenGrowth;
+}
+
+export interface SeenGrowth {
+  readonly sourcePartitions: number;
+  /** Since when the mirror was known to lack partitions, Unix ms. */
+  readonly sinceTimeMs: number;
 }
 
 /** Groups of a link's source that are being handed over: a restart goes on with them. */

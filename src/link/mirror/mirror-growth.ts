@@ -1,8 +1,9 @@
 // Mirrors of a link that have fewer partitions than their sources. Owns since when, why, and when
 // it is tried again; refuses to know how a mirror grows. Invariant: a mirror that lacks partitions
-// is shown so until it has them, and why it cannot have them is an event, once for each cause.
+// is shown so until it has them, over restarts too, and why it cannot have them is an event, once
+// for each cause.
 import type { Cluster } from '../../cluster/cluster.ts';
-import type { LinkRecord, TopicRecord } from '../../state/records.ts';
+import type { LinkRecord, SeenGrowth, TopicRecord } from '../../state/records.ts';
 import { backOffMs } from '../../tasks/back-offs.ts';
 import { isOperatingError } from '../link-error.ts';
 import { messageOf } from '../signal.ts';
@@ -12,6 +13,7 @@ import { type GrowthParts, growMirror } from './grow-mirror.ts';
 const waitToldMs = 10_000;
 const retryMsMin = 2_000;
 const retryMsMax = 60_000;
+const recallCause = 'it is known from before a restart, the source has not answered since';
 
 export interface GrowingLink {
   readonly name: string;
@@ -21,10 +23,7 @@ export interface GrowingLink {
 }
 
 /** What a mirror lacks of its source. */
-export interface Growth {
-  readonly sourcePartitions: number;
-  /** Unix ms. */
-  readonly sinceTimeMs: number;
+export interface Growth extends SeenGrowth {
   /** Why it has not grown yet; null while it is at it. */
   readonly cause: string | null;
 }
@@ -62,6 +61,20 @@ export class MirrorGrowth {
   /** It has all partitions, or is nobody's to grow. */
   clear(name: string): void {
     this.#growing.delete(name);
+  }
+
+  /** What was known of it before a restart. It may have grown after that was written down. */
+  recall({ name, partitions }: TopicRecord, seen: SeenGrowth | undefined): void {
+    if (seen === undefined || seen.sourcePartitions <= partitions.length) return;
+    const { clock } = this.#parts.context;
+    const nowMs = clock.monotonicMs();
+    // Of a clock that was set back meanwhile it is not from the future.
+    const sinceMs = nowMs - Math.max(0, clock.unixMs() - seen.sinceTimeMs);
+    const { sourcePartitions, sinceTimeMs } = seen;
+    this.#growing.set(name, {
+      ...{ sourcePartitions, sinceMs, sinceTimeMs, cause: recallCause },
+      ...{ failures: 0, retryAtMs: nowMs, isRunning: false, toldCause: null },
+    });
   }
 
   /** Forgets the others: nobody looks at their sources. */

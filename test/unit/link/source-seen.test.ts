@@ -227,28 +227,87 @@ test('what is on record of another link or an earlier topic of the name is not t
   );
 });
 
-test('nothing was kept of links with more topics than fit into one record', async () => {
+test('R15: a mirror that lacks partitions looked whole after a restart with a dead source', async (t) => {
+  const { state, now, first, restart } = await scene(t);
+  first.hears('live', 0n);
+  const lackingMs = now.ms;
+  first.runtime.growth.found(mirror('live', 'ACTIVE'), 3);
+  first.runtime.growth.found(mirror('fresh', 'ACTIVE'), 2);
+  now.ms += 10 * minuteMs;
+  first.hears('live', 0n);
+  assert.deepEqual([first.of('live').rpoSeconds, first.of('live').isRpoAtMost], [600, false]);
+  await first.seen.keep();
+  now.ms += minuteMs;
+  const { runtime, of } = await restart();
+  assert.deepEqual([of('live').rpoSeconds, of('live').isRpoAtMost], [660, false]);
+  // A failover leaves them out and says so, by this.
+  const { sourcePartitions, sinceTimeMs, cause } = runtime.growth.of('live') ?? {};
+  assert.deepEqual([sourcePartitions, sinceTimeMs], [3, lackingMs]);
+  assert.match(cause ?? '', /known from before a restart/);
+  assert.equal(runtime.growth.of('fresh')?.sourcePartitions, 2, 'none of its ends was ever heard');
+  const growth = { sourcePartitions: 1, sinceTimeMs: lackingMs };
+  const record = state.sourcesSeen.get('dr') ?? assert.fail();
+  const topics = record.topics.map((topic) => ({ ...topic, growth }));
+  state.sourcesSeen.set('dr', { ...record, topics });
+  const grown = await restart();
+  assert.equal(grown.runtime.growth.of('live'), null, 'it grew after that was written down');
+});
+
+/** A link with so many partitions by topic, of which all was heard. */
+function manyTopics(partitionCounts: readonly number[]) {
   const state = new FakeState();
   const now = { nowMs: 0, unixMs: 1_800_000_000_000 };
   const clock = { monotonicMs: () => now.nowMs, unixMs: () => now.unixMs };
   const lag = new LagTracker(0n, 0);
   lag.observeSource(2n ** 60n, now);
   const health = { hasContact: true, contactUnixMs: now.unixMs - 1, isLost: false };
-  const topics = Array.from({ length: 30_000 }, (_, index) => {
+  const topics = partitionCounts.map((count, index) => {
     const name = `${index}`.padStart(249, 'x');
-    return { name, record: { ...mirror('live', 'ACTIVE'), name }, partitions: [{ partition: 0 }] };
+    const partitions = Array.from({ length: count }, (_, partition) => ({ partition }));
+    return { name, record: { ...mirror('live', 'ACTIVE'), name }, partitions };
   });
-  const context = { state, clock, events: new Events(), limits: { sourceSeenMs: minuteMs } };
+  const events = new Events();
+  const context = { state, clock, events, limits: { sourceSeenMs: minuteMs } };
+  const growth = { of: () => ({ sourcePartitions: 2 ** 31 - 1, sinceTimeMs: now.unixMs }) };
   const seen = new SourceSeen({
     context: context as unknown as LinkContext,
     changes: new TopicChanges({ ...context, touch: () => undefined }),
-    link: { name: 'dr', record: link, health, feeds: { lag: () => lag } } as never,
+    link: { name: 'dr', record: link, health, growth, feeds: { lag: () => lag } } as never,
     topics: () => topics as unknown as MirrorTopic[],
   });
-  health.contactUnixMs++;
-  now.nowMs += minuteMs;
-  await seen.keep();
-  const record = state.sourcesSeen.get('dr') ?? assert.fail();
+  const keep = async () => {
+    health.contactUnixMs++;
+    now.nowMs += minuteMs;
+    await seen.keep();
+    return state.sourcesSeen.get('dr') ?? assert.fail();
+  };
+  const told = () =>
+    events
+      .since(0)
+      .map(({ level, event, fields }) => [level, event, fields.mirrors, fields.leftOut]);
+  return { topics, keep, told };
+}
+
+test('nothing was kept of links with more topics than fit into one record', async () => {
+  const { keep } = manyTopics(Array(30_000).fill(1));
+  const record = await keep();
   assert.ok(record.topics.length > 5_000);
   checkRecordSize({ key: stateKey(record), value: encodeRecord(record) });
+});
+
+test('R15: what did not fit into the record was left out of it without a word', async () => {
+  const { topics, keep, told } = manyTopics([1, 70_000, 30_000, 30_000, 30_000, 1]);
+  const record = await keep();
+  checkRecordSize({ key: stateKey(record), value: encodeRecord(record) });
+  const kept = record.topics.map(({ sourceEnds }) => sourceEnds.length);
+  assert.deepEqual(kept, [1, 30_000, 30_000, 1], 'a topic too large keeps none of the others out');
+  const cutOff = ['warn', 'source_seen_cut_off', 6, 2];
+  assert.deepEqual(told(), [cutOff]);
+  await keep();
+  assert.deepEqual(told(), [cutOff], 'told once');
+  const tooMany = topics.splice(1, 2);
+  await keep();
+  topics.push(...tooMany);
+  await keep();
+  assert.deepEqual(told(), [cutOff, cutOff], 'it was whole in between');
 });

@@ -130,6 +130,23 @@ export const records: Readonly<Record<string, StateRecord>> = {
       },
     ],
   },
+  'source-seen-growing': {
+    kind: 'source-seen',
+    link: 'dr',
+    linkId: 'AAAAAAAAAAAAAAAAAAAAAw',
+    timeMs: 1_700_000_000_010,
+    contactTimeMs: 1_700_000_000_009,
+    topics: [
+      {
+        topic: 'orders',
+        logTopicId: 'AAAAAAAAAAAAAAAAAAAAAg',
+        sourceEnds: [7n],
+        contactTimesMs: [1_700_000_000_008],
+        completeTimesMs: [1_700_000_000_007],
+        growth: { sourcePartitions: 3, sinceTimeMs: 1_700_000_000_006 },
+      },
+    ],
+  },
   handovers: {
     kind: 'handovers',
     link: 'dr',

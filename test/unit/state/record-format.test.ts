@@ -27,6 +27,7 @@ const olderVersions: Readonly<Record<string, readonly number[]>> = {
   'topic-archiving': [5],
   'link-acls': [1],
   lease: [1],
+  'source-seen': [1],
 };
 
 function golden(name: string, version = formatVersions[records[name]?.kind ?? 'link']): string {
