@@ -28,6 +28,7 @@ import {
 import { messageOf, Signal } from './signal.ts';
 import { SourceSeen, seenBefore, seenOf } from './source-seen.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
+import { SuccessorWatch } from './successor-watch.ts';
 
 /** Looks that somebody asked for are at least so far apart. */
 const lookSpacingMs = 150;
@@ -51,6 +52,7 @@ export class LinkRuntime implements FeedLink {
   #connecting: Promise<Cluster> | null = null;
   #infos: ReadonlyMap<string, TopicInfo> = new Map();
   readonly #failures: TopicFailures;
+  readonly #successors: SuccessorWatch;
   readonly #missing = new Lasting();
   readonly #shrunk = new Lasting();
   readonly #agedEpochs = new Lasting();
@@ -83,6 +85,10 @@ export class LinkRuntime implements FeedLink {
     const { topics, changes } = parts;
     this.#failures = new TopicFailures({ context, topics, changes, link: this });
     this.growth = new MirrorGrowth({ context, topics, changes, link: this });
+    this.#successors = new SuccessorWatch({
+      ...{ clock: context.clock, changes, link: this },
+      onConfirmed: (topic, info, askedAtMs) => this.#consider(topic, info, askedAtMs),
+    });
     this.feeds = new LinkFeeds({
       link: this,
       clock: context.clock,
@@ -209,7 +215,10 @@ export class LinkRuntime implements FeedLink {
       return;
     }
     if (this.#isToBeFetched(topic)) {
-      if (this.feeds.start(topic, this.#infos.get(topic.record.sourceTopic))) this.wake();
+      const info = this.#infos.get(topic.record.sourceTopic);
+      // Leaders of a topic that had the name before, or has it now, are none of this one's.
+      const isOther = examine(topic.record, info).kind === 'other';
+      if (this.feeds.start(topic, isOther ? undefined : info)) this.wake();
     } else if (this.feeds.feeds(name).length > 0) {
       this.inBackground(() => this.feeds.stop(name));
     }
@@ -222,6 +231,7 @@ export class LinkRuntime implements FeedLink {
     this.growth.clear(name);
     this.#missing.clear(name);
     this.#shrunk.clear(name);
+    this.#successors.clear(name);
     this.#agedEpochs.clear(name);
   }
 
@@ -370,7 +380,7 @@ export class LinkRuntime implements FeedLink {
     const cluster = await this.connected();
     const watched = this.#ownTopics().filter(({ record }) => isFetching(record.state));
     const watchedNames = new Set(watched.map(({ name }) => name));
-    for (const lasting of [this.#missing, this.#shrunk, this.growth]) {
+    for (const lasting of [this.#missing, this.#shrunk, this.#successors, this.growth]) {
       lasting.keep((name) => watchedNames.has(name));
     }
     const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
@@ -388,6 +398,7 @@ export class LinkRuntime implements FeedLink {
     for (const topic of watched) {
       this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic), askedAtMs);
     }
+    this.#successors.tend();
     this.#failures.tend();
     this.feeds.tend();
     this.feeds.prune();
@@ -413,8 +424,8 @@ export class LinkRuntime implements FeedLink {
       case 'shrunk':
         if (this.#shrunk.note(name, nowMs, shrunkLastsMs)) this.failTopic(name, finding.error);
         return;
-      case 'failed':
-        this.failTopic(name, finding.error);
+      case 'other':
+        this.#successors.suspect(record, finding.error);
         return;
       case 'grown':
         if (this.mayAct()) this.growth.found(record, finding.partitionsCount);
@@ -423,6 +434,7 @@ export class LinkRuntime implements FeedLink {
         this.growth.clear(name);
         break;
     }
+    this.#successors.clear(name);
     if (info === undefined) return;
     this.feeds.follow(name, info);
     for (const feed of this.feeds.feeds(name)) feed.noteIdSeen(askedAtMs);

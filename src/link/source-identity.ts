@@ -18,7 +18,7 @@ export type MirroredSource = Pick<
 >;
 
 export interface Unconfirmed {
-  /** `other` is for good; the rest may be over with the next answer. */
+  /** `other` is for good, if most brokers say so; the rest may be over with the next answer. */
   readonly kind: 'other' | 'missing' | 'unreadable';
   readonly cause: string;
 }
@@ -66,7 +66,7 @@ function doubtOf(
     case 'as-is':
     case 'grown':
       return null;
-    case 'failed':
+    case 'other':
       return other(finding.error.message);
     case 'missing':
       return { kind: 'missing', cause: `source topic '${sourceTopic}' is not there` };

@@ -13,7 +13,8 @@ export type Finding =
   | { readonly kind: 'unreadable'; readonly cause: string }
   /** Fewer partitions under the same id: stale metadata of one broker, unless it lasts. */
   | { readonly kind: 'shrunk'; readonly error: MirrorError }
-  | { readonly kind: 'failed'; readonly error: MirrorError }
+  /** Another topic has the name, as the broker sees it that was asked: it may be left behind. */
+  | { readonly kind: 'other'; readonly error: MirrorError }
   | { readonly kind: 'grown'; readonly partitionsCount: number };
 
 export function examine(
@@ -29,7 +30,7 @@ export function examine(
   const hasIds = record.sourceTopicId !== zeroUuid;
   if (hasIds && info.topicId !== record.sourceTopicId) {
     return {
-      kind: 'failed',
+      kind: 'other',
       error: {
         code: 'SOURCE_TOPIC_ID_CHANGED',
         message:
@@ -46,7 +47,7 @@ export function examine(
       message:
         `Source topic '${record.sourceTopic}' has ${found} partitions, ` + `the mirror ${mirrored}`,
     };
-    return { kind: hasIds ? 'shrunk' : 'failed', error };
+    return { kind: hasIds ? 'shrunk' : 'other', error };
   }
   if (found > mirrored) return { kind: 'grown', partitionsCount: found };
   return { kind: 'as-is' };

@@ -3,17 +3,11 @@
 // topics, which brokers hear of late, as the controller does. Refuses to know what follows.
 // Invariant: what one broker shows is not gone, and neither is what most brokers say nothing of.
 import { ErrorCode } from '../../../protocol/index.ts';
-import { metadataApi } from '../../cluster/apis.ts';
-import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
-import { clusterMetadata, metadataRequest } from '../../cluster/metadata.ts';
+import type { Cluster, TopicInfo } from '../../cluster/cluster.ts';
 import type { TopicRecord } from '../../state/records.ts';
-import { forEachLimited } from '../signal.ts';
+import { metadataOfMost } from '../every-broker.ts';
 import { createShells } from './shell-topic.ts';
 
-const brokersInFlight = 16;
-/** A broker that takes longer says nothing. */
-const answerTimeoutMs = 2_000;
-/** A connection that hangs holds up nothing else. */
 const lane = 'shell-absence';
 
 /** Certainly not there or another topic; errors that say neither are no reason. */
@@ -32,30 +26,11 @@ export async function goneEverywhere(
   destination: Cluster,
   records: readonly TopicRecord[],
 ): Promise<readonly TopicRecord[]> {
-  const { brokers } = destination;
-  const request = metadataRequest(records.map(({ name }) => name));
-  const seen: ReadonlyMap<string, TopicInfo>[] = [];
-  await forEachLimited(brokers, brokersInFlight, async ({ nodeId }) => {
-    try {
-      const options = { lane, timeoutMs: answerTimeoutMs };
-      const answer = await destination.send(
-        { kind: 'node', nodeId },
-        metadataApi,
-        request,
-        options,
-      );
-      if (answer.errorCode !== ErrorCode.NONE) return;
-      // One that does not know itself was told nothing yet, of topics neither.
-      const { brokers: known, topics } = clusterMetadata(answer);
-      if (known.some((broker) => broker.nodeId === nodeId)) seen.push(topics);
-    } catch (error) {
-      // Counted as one that does not answer.
-      if (!(error instanceof ClusterError)) throw error;
-    }
-  });
-  if (seen.length <= brokers.length / 2) return [];
+  const names = records.map(({ name }) => name);
+  const seen = await metadataOfMost(destination, names, lane);
+  if (seen === null) return [];
   return records.filter((record) =>
-    seen.every((topics) => isGone(record, topics.get(record.name))),
+    seen.every(({ topics }) => isGone(record, topics.get(record.name))),
   );
 }
 

@@ -87,7 +87,7 @@ async function leadersOf(
     const info = infos.get(topic.record.sourceTopic);
     const finding = examine(topic.record, info);
     // Whoever writes to a successor writes nothing that a failover would lose.
-    if (finding.kind === 'failed') {
+    if (finding.kind === 'other') {
       fail(found, [topic], finding.error.message);
       continue;
     }

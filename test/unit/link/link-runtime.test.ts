@@ -1,11 +1,25 @@
-// One link at work over a source that answers from a table: what is told of work beside its
-// fetching that was broken off.
+// One link at work over a source whose brokers answer from a table: what is told of work beside its
+// fetching that was broken off, and which brokers are believed that say that a topic was made again.
 //
-// Owns: a link without mirrors. Invariant: nothing of it outlives its test.
+// Owns: a link with one mirror, whose partition has no leader. Invariant: time passes for it only
+// when the test says so, and nothing of it outlives its test.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import {
+  createMetadataResponse,
+  createMetadataResponseBroker,
+  createMetadataResponsePartition,
+  createMetadataResponseTopic,
+  type MetadataResponse,
+} from '../../../protocol/generated/metadata-response.ts';
 import { ProtocolError } from '../../../protocol/index.ts';
-import { ClusterError } from '../../../src/cluster/cluster.ts';
+import {
+  type Api,
+  ClusterError,
+  type ClusterMetadata,
+  type Target,
+} from '../../../src/cluster/cluster.ts';
+import { clusterMetadata } from '../../../src/cluster/metadata.ts';
 import { LinkRuntime } from '../../../src/link/link.ts';
 import { LinkError } from '../../../src/link/link-error.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
@@ -13,19 +27,74 @@ import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import type { LinkRecord } from '../../../src/state/records.ts';
 import { StateError } from '../../../src/state/state.ts';
 import { StorageError } from '../../../storage/errors.ts';
-import { FakeCluster, FakeState, openTestStorage, sourceId, testContext } from './fakes.ts';
+import { until } from '../../helpers/wait.ts';
+import {
+  FakeCluster,
+  FakeState,
+  mirrorRecord,
+  openTestStorage,
+  shellId,
+  sourceId,
+  testContext,
+} from './fakes.ts';
+
+const hourMs = 3_600_000;
 
 const record: LinkRecord = {
   ...{ kind: 'link', name: 'dr', linkId: sourceId, sourceClusterId: 'fake-cluster' },
   ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
 };
 
+const successorId = 'AAAAAAAAAAAAAAAAAAAAAw';
+
+/** Three brokers; the look at the source asks `asked`. */
+class Source extends FakeCluster {
+  override readonly brokers = [1, 2, 3].map((nodeId) => ({
+    ...{ nodeId, host: 'fake', port: nodeId, rack: null },
+  }));
+  asked = 3;
+  /** What each broker knows as the topic; one without is mute. */
+  readonly ids = new Map<number, string>();
+  /** Their cluster, where it is another one. */
+  readonly foreign = new Set<number>();
+  /** To one broker each. */
+  questions = 0;
+
+  override async metadata(): Promise<ClusterMetadata> {
+    return clusterMetadata(this.#answer(this.asked));
+  }
+
+  override async send<Request, Response>(
+    target: Target,
+    api: Api<Request, Response>,
+  ): Promise<Response> {
+    assert.ok(target.kind === 'node' && api.name === 'Metadata');
+    this.questions++;
+    return this.#answer(target.nodeId) as Response;
+  }
+
+  #answer(nodeId: number): MetadataResponse {
+    const topicId = this.ids.get(nodeId);
+    if (topicId === undefined) throw new ClusterError('TIMEOUT', 'mute', { maybeSent: true });
+    const clusterId = this.foreign.has(nodeId) ? 'another-cluster' : this.clusterId;
+    const brokers = this.brokers.map((one) => createMetadataResponseBroker(one));
+    const partitions = [createMetadataResponsePartition({ leaderId: -1 })];
+    const topics = [createMetadataResponseTopic({ name: 'orders', topicId, partitions })];
+    return createMetadataResponse({ clusterId, brokers, topics });
+  }
+}
+
 async function scene(t: TestContext) {
   const state = new FakeState();
   state.links.set('dr', record);
+  state.topics.set('orders', mirrorRecord());
   const { storage } = await openTestStorage(t);
-  const [source, destination] = [new FakeCluster(), new FakeCluster()];
-  const context = testContext({ state, storage, destination, source });
+  await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  const [source, destination] = [new Source(), new FakeCluster()];
+  const made = testContext({ state, storage, destination, source });
+  const now = { ms: 0 };
+  const clock = { monotonicMs: () => now.ms, unixMs: () => 1_000_000 + now.ms };
+  const context = { ...made, clock, limits: { ...made.limits, sourceWatchMs: 1 } };
   const topics = new MirrorTopics(context);
   await topics.start();
   const changes = new TopicChanges({ ...context, touch: () => undefined });
@@ -34,7 +103,14 @@ async function scene(t: TestContext) {
     await link.close();
     topics.close();
   });
-  return { link, events: context.events };
+  const mirrorNow = () => state.topics.get('orders') ?? assert.fail();
+  /** As often as every broker is asked anew, after what was asked before has been judged. */
+  const rounds = async (count: number) => {
+    const wanted = source.questions + 3 * (count + 1);
+    await until('every broker was asked', () => source.questions >= wanted);
+  };
+  const isFailed = () => until('it is FAILED', () => mirrorNow().state === 'FAILED');
+  return { link, events: context.events, source, now, mirrorNow, rounds, isFailed };
 }
 
 test('a fault of ours beside fetching was told as work that the source had broken off', async (t) => {
@@ -57,4 +133,56 @@ test('a fault of ours beside fetching was told as work that the source had broke
   const expected = passing.map(() => 'warn link_work_failed');
   assert.deepEqual(told, [...expected, 'error link_fault']);
   assert.match(events.since(0).at(-1)?.message ?? '', /Link 'dr': not a function/);
+});
+
+function told(source: Source, ids: readonly (string | null)[]): void {
+  source.ids.clear();
+  for (const [index, id] of ids.entries()) if (id !== null) source.ids.set(index + 1, id);
+}
+
+test('R9: a mirror was FAILED by one broker that had the topic from before it was made again', async (t) => {
+  const { link, source, events, now, mirrorNow, rounds } = await scene(t);
+  told(source, [sourceId, sourceId, successorId]);
+  link.start();
+  await rounds(1);
+  now.ms += hourMs;
+  await rounds(1);
+  assert.equal(mirrorNow().state, 'ACTIVE', 'however long it is asked');
+  assert.deepEqual(
+    events.since(0).filter(({ level }) => level !== 'info'),
+    [],
+  );
+});
+
+test('R9: a topic made again ends its mirror although a broker that was left behind has it still', async (t) => {
+  const { link, source, mirrorNow, isFailed } = await scene(t);
+  told(source, [successorId, successorId, sourceId]);
+  source.asked = 1;
+  link.start();
+  await isFailed();
+  assert.equal(mirrorNow().error?.code, 'SOURCE_TOPIC_ID_CHANGED');
+});
+
+test('R9: what one broker says of a topic and no other can confirm counts when it lasts', async (t) => {
+  const { link, source, now, mirrorNow, rounds, isFailed } = await scene(t);
+  told(source, [null, null, successorId]);
+  link.start();
+  await rounds(1);
+  now.ms += link.settings.retryTimeoutMs - 1;
+  await rounds(1);
+  assert.equal(mirrorNow().state, 'ACTIVE');
+  const isProved = link.feeds.feeds('orders').map((feed) => feed.isProved);
+  assert.deepEqual(isProved, [false], 'nothing that was asked for by name is appended meanwhile');
+  now.ms += 1;
+  await isFailed();
+  assert.equal(mirrorNow().error?.code, 'SOURCE_TOPIC_ID_CHANGED');
+});
+
+test('R9: brokers of another cluster do not confirm that a topic was made again', async (t) => {
+  const { link, source, mirrorNow, rounds } = await scene(t);
+  told(source, [successorId, successorId, successorId]);
+  source.foreign.add(1).add(2);
+  link.start();
+  await rounds(2);
+  assert.equal(mirrorNow().state, 'ACTIVE');
 });
