@@ -1,7 +1,7 @@
 // What each broker of a cluster has in its metadata of some topics: one that was just started, that
-// its controller does not reach, or that was left behind, tells what is not so any more. Owns who is
-// asked and who counts; refuses to know what follows. Invariant: a broker that does not answer, or
-// that was told nothing yet, says nothing.
+// its controller does not reach, or that was left behind, tells what is not so any more. Owns who
+// is asked and who counts; refuses to know what follows. Invariant: a broker that does not answer,
+// or that was told nothing yet, says nothing.
 import { ErrorCode } from '../../protocol/index.ts';
 import { metadataApi } from '../cluster/apis.ts';
 import { type Cluster, ClusterError, type ClusterMetadata } from '../cluster/cluster.ts';

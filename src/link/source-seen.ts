@@ -139,9 +139,9 @@ export class SourceSeen {
     const { name } = this.#link;
     this.#context.events.warn(
       'source_seen_cut_off',
-      `Of ${all - kept} of the ${all} mirrors of link '${name}' it is not on record what was heard ` +
-        'of the source, since it does not fit: after a restart without the source their RPO and ' +
-        'what they lack are unknown',
+      `Of ${all - kept} of the ${all} mirrors of link '${name}' it is not on record what was ` +
+        'heard of the source, since it does not fit: after a restart without the source their ' +
+        'RPO and what they lack are unknown',
       { link: name, mirrors: all, leftOut: all - kept },
     );
   }

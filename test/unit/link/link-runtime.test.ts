@@ -1,5 +1,6 @@
-// One link at work over a source whose brokers answer from a table: what is told of work beside its
-// fetching that was broken off, and which brokers are believed that say that a topic was made again.
+// One link at work over a source whose brokers answer from a table: what is told of work beside
+// its fetching that was broken off, and which brokers are believed that say that a topic was made
+// again.
 //
 // Owns: a link with one mirror, whose partition has no leader. Invariant: time passes for it only
 // when the test says so, and nothing of it outlives its test.
