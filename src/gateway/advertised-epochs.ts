@@ -2,20 +2,17 @@
 // since the start. Owns nothing else. Needed because a committed epoch above the advertised one
 // stalls consumers in silence. Invariant: what `highest` returns was advertised, or is the first
 // epoch of the native extent.
+import type { TopicDirectory } from './topic-directory.ts';
+import { type FactPlace, TopicFacts } from './topic-facts.ts';
 
 export class AdvertisedEpochs {
-  readonly #highest = new Map<string, Map<number, number>>();
+  readonly #highest = new TopicFacts<number>();
 
-  note(topicId: string, partition: number, epoch: number): void {
-    let partitions = this.#highest.get(topicId);
-    if (partitions === undefined) {
-      partitions = new Map();
-      this.#highest.set(topicId, partitions);
-    }
-    if (epoch > (partitions.get(partition) ?? -1)) partitions.set(partition, epoch);
+  note(directory: TopicDirectory, place: FactPlace, epoch: number): void {
+    if (epoch > (this.#highest.get(place) ?? -1)) this.#highest.set(directory, place, epoch);
   }
 
-  highest(topicId: string, partition: number, firstEpoch: number): number {
-    return Math.max(firstEpoch, this.#highest.get(topicId)?.get(partition) ?? -1);
+  highest(place: FactPlace, firstEpoch: number): number {
+    return Math.max(firstEpoch, this.#highest.get(place) ?? -1);
   }
 }

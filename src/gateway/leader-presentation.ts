@@ -47,13 +47,14 @@ export function presentLeaders(
       partition.leaderId = services.linkNodeId;
       partition.leaderEpoch = mirrorLeaderEpoch(standing.view, partition.partitionIndex);
     } else {
-      presentPromoted(standing.view, epochs, partition);
+      presentPromoted(services, standing.view, epochs, partition);
     }
   }
   return true;
 }
 
 function presentPromoted(
+  { directory }: GatewayServices,
   view: TopicView,
   epochs: AdvertisedEpochs,
   partition: WirePartition,
@@ -62,6 +63,8 @@ function presentPromoted(
   if (extent === undefined || partition.leaderEpoch < 0) return;
   // A broker that is behind may tell of an epoch from before the splice.
   partition.leaderEpoch = Math.max(extent.firstEpoch, partition.leaderEpoch + extent.epochShift);
-  if (view.topicId === null) return;
-  epochs.note(view.topicId, partition.partitionIndex, partition.leaderEpoch);
+  const { topicId } = view;
+  if (topicId === null) return;
+  const place = { topicId, partition: partition.partitionIndex };
+  epochs.note(directory, place, partition.leaderEpoch);
 }

@@ -8,6 +8,7 @@ import { isCopyOutlived } from '../timeline/merged-view.ts';
 import type { NativeOffset } from '../timeline/offsets.ts';
 import type { NativeExtent } from '../timeline/timeline.ts';
 import type { GatewayServices } from './handler.ts';
+import { TopicFacts } from './topic-facts.ts';
 
 export interface ShellPlace {
   /** Nothing is kept of a topic that is not known by its id. */
@@ -25,21 +26,22 @@ interface Facts {
   outlivedBy: NativeOffset | null;
 }
 
-const all = new WeakMap<GatewayServices, Map<string, Facts>>();
+const all = new WeakMap<GatewayServices, TopicFacts<Facts>>();
 const nothing: Readonly<Facts> = { highWatermark: -1n, leaderEpoch: -1, outlivedBy: null };
 
 function factsOf(services: GatewayServices, { topicId, partition }: ShellPlace): Readonly<Facts> {
-  return all.get(services)?.get(`${topicId}/${partition}`) ?? nothing;
+  if (topicId === null) return nothing;
+  return all.get(services)?.get({ topicId, partition }) ?? nothing;
 }
 
 function note(services: GatewayServices, place: ShellPlace, facts: Partial<Facts>): void {
-  if (place.topicId === null) return;
-  const known = all.get(services) ?? new Map<string, Facts>();
+  const { topicId, partition } = place;
+  if (topicId === null) return;
+  const known = all.get(services) ?? new TopicFacts<Facts>();
   all.set(services, known);
-  const key = `${place.topicId}/${place.partition}`;
-  const found = known.get(key);
-  if (found === undefined) known.set(key, { ...nothing, ...facts });
-  else Object.assign(found, facts);
+  const found = known.get({ topicId, partition });
+  if (found !== undefined) Object.assign(found, facts);
+  else known.set(services.directory, { topicId, partition }, { ...nothing, ...facts });
 }
 
 export function noteHighWatermark(

@@ -78,6 +78,7 @@ function lowerEpochs(services: GatewayServices, epochs: AdvertisedEpochs, topic:
 function advertised(view: TopicView, epochs: AdvertisedEpochs, partition: number): number {
   if (isMirrored(view)) return mirrorLeaderEpoch(view, partition);
   const extent = openNativeExtent(view.partition(partition));
-  if (extent === undefined || view.topicId === null) return Number.POSITIVE_INFINITY;
-  return epochs.highest(view.topicId, partition, extent.firstEpoch);
+  const { topicId } = view;
+  if (extent === undefined || topicId === null) return Number.POSITIVE_INFINITY;
+  return epochs.highest({ topicId, partition }, extent.firstEpoch);
 }
