@@ -4,6 +4,7 @@
 // mirror, so that nobody writes to its shell by id. When a promoted topic was deleted and its name
 // has another id, the name is not taken for it: what is kept of it is not the new topic's.
 import { zeroUuid } from '../../protocol/bytes/uuid.ts';
+import { SweepMark } from './sweep-mark.ts';
 import type { TopicDirectory, TopicView } from './topic-directory.ts';
 
 interface PassingIds {
@@ -11,11 +12,12 @@ interface PassingIds {
   readonly pending: Map<string, string>;
   /** Ids of ours whose names were last told with another id. */
   readonly replaced: Set<string>;
+  readonly mark: SweepMark;
 }
 
 const seen = new WeakMap<TopicDirectory, PassingIds>();
-/** Above it, ids that nothing depends on any more are forgotten. */
-const idsKept = 1_000;
+/** Up to it, ids that nothing depends on any more are kept. */
+const idsLeast = 1_000;
 
 /** To be called with every topic of an answer, before it goes to the client. */
 export function learnId(
@@ -27,21 +29,24 @@ export function learnId(
   if (view === undefined || topicId === zeroUuid) return;
   let ids = seen.get(directory);
   if (ids === undefined) {
-    ids = { pending: new Map(), replaced: new Set() };
+    ids = { pending: new Map(), replaced: new Set(), mark: new SweepMark(idsLeast) };
     seen.set(directory, ids);
   }
   if (view.topicId === null) ids.pending.set(topicId, view.name);
   else if (view.topicId !== topicId) ids.replaced.add(view.topicId);
   // A broker that was behind told of a topic that was there before.
   else ids.replaced.delete(topicId);
-  if (ids.pending.size + ids.replaced.size > idsKept) forget(ids, directory);
+  const { pending, replaced, mark } = ids;
+  mark.grown(pending.size + replaced.size, () => forget(ids, directory));
 }
 
-function forget({ pending, replaced }: PassingIds, directory: TopicDirectory): void {
+/** Returns how many are left. */
+function forget({ pending, replaced }: PassingIds, directory: TopicDirectory): number {
   for (const [id, name] of pending) {
     if (directory.byName(name)?.topicId !== null) pending.delete(id);
   }
   for (const id of replaced) if (directory.byId(id) === undefined) replaced.delete(id);
+  return pending.size + replaced.size;
 }
 
 /** The mirror that is being made under this id, as far as an answer has told. */
