@@ -225,16 +225,11 @@ export class VirtualBrokers {
   async #add(nodeIds: readonly number[]): Promise<number[]> {
     const added = [...new Set(nodeIds)].filter((nodeId) => !this.#bound.has(nodeId));
     if (added.length === 0) return [];
-    const keep = new Set(nodeIds);
-    const listening = new Map<number, Listener>();
-    for (const nodeId of added) {
-      const listener = await this.#bindFree(nodeId, keep);
-      if (listener === null) continue;
-      listening.set(nodeId, listener);
-      this.#ports.set(nodeId, listener.port);
-    }
-    await this.#save(listening);
-    for (const [nodeId, { port }] of listening) {
+    const listening = await this.#listenAndRecord(added, new Set(nodeIds));
+    for (const [nodeId, listener] of listening) {
+      this.#bound.set(nodeId, listener);
+      this.#unserved.delete(nodeId);
+      const { port } = listener;
       const message = `node ${nodeId} is served on port ${port}`;
       this.#options.events.info('node_port_bound', message, { node: nodeId, port });
     }
@@ -244,9 +239,22 @@ export class VirtualBrokers {
     return unserved;
   }
 
-  /** What could not be recorded is not served, and its port is free again. */
-  async #save(listening: ReadonlyMap<number, Listener>): Promise<void> {
+  /**
+   * All for which there is a port, or none when anything fails: what is not recorded is not served,
+   * and its port is free again. So is one that was taken over on the way: whose it was is gone.
+   */
+  async #listenAndRecord(
+    nodeIds: readonly number[],
+    keep: ReadonlySet<number>,
+  ): Promise<ReadonlyMap<number, Listener>> {
+    const listening = new Map<number, Listener>();
     try {
+      for (const nodeId of nodeIds) {
+        const listener = await this.#bindFree(nodeId, keep);
+        if (listener === null) continue;
+        listening.set(nodeId, listener);
+        this.#ports.set(nodeId, listener.port);
+      }
       if (listening.size > 0) await this.#options.ports.save(Object.fromEntries(this.#ports));
     } catch (error) {
       for (const [nodeId, listener] of listening) {
@@ -255,10 +263,7 @@ export class VirtualBrokers {
       }
       throw error;
     }
-    for (const [nodeId, listener] of listening) {
-      this.#bound.set(nodeId, listener);
-      this.#unserved.delete(nodeId);
-    }
+    return listening;
   }
 
   #close(listener: Listener): void {

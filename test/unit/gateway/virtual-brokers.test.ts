@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
-import { after, test } from 'node:test';
+import { after, type TestContext, test } from 'node:test';
 import type { BrokerInfo } from '../../../src/cluster/cluster.ts';
 import { GatewayError } from '../../../src/gateway/gateway-error.ts';
 import type { ListenerRole } from '../../../src/gateway/handler.ts';
+import { Listener } from '../../../src/gateway/listener.ts';
 import { type NodePorts, VirtualBrokers } from '../../../src/gateway/virtual-brokers.ts';
 import { Events } from '../../../src/observe/events.ts';
 import { releasePorts, reservePorts } from '../../helpers/ports.ts';
@@ -115,6 +116,63 @@ test('a new broker is bound and recorded before it can be named', async () => {
   assert.equal(brokers.endpoint(3)?.port, first + 3);
   assert.equal(ports.ports['3'], first + 3);
   assert.deepEqual(await roleAt(first + 2, roles), { kind: 'broker', nodeId: 2 });
+  brokers.close();
+});
+
+/** From now on, and until it is taken back, that port cannot be bound for want of a right. */
+function forbidPort(context: TestContext, forbidden: number): () => void {
+  const { bind } = Listener;
+  const mocked = context.mock.method(Listener, 'bind', (...[address, options]: BindArguments) => {
+    if (address.port !== forbidden) return bind(address, options);
+    return Promise.reject(Object.assign(new Error('permission denied'), { code: 'EACCES' }));
+  });
+  return () => mocked.mock.restore();
+}
+
+type BindArguments = Parameters<typeof Listener.bind>;
+
+test('ports of an addition that failed half way stayed bound and taken for good', async (t) => {
+  const ports = new Ports();
+  const { brokers, roles } = brokersOn(ports);
+  await brokers.start([broker(1)]);
+  const allow = forbidPort(t, first + 3);
+  await assert.rejects(brokers.ensure([broker(2), broker(3)]), /permission denied/);
+  assert.equal(brokers.endpoint(2), undefined);
+  const other = createServer().listen(first + 2, '127.0.0.1');
+  await once(other, 'listening');
+  await new Promise((resolve) => other.close(resolve));
+  allow();
+  await brokers.ensure([broker(3), broker(2)]);
+  assert.equal(brokers.endpoint(3)?.port, first + 2, 'the port was not free again');
+  assert.equal(brokers.endpoint(2)?.port, first + 3);
+  assert.deepEqual(await roleAt(first + 2, roles), { kind: 'broker', nodeId: 3 });
+  assert.deepEqual(ports.ports, {
+    1: first,
+    [linkNodeId]: first + 1,
+    3: first + 2,
+    2: first + 3,
+  });
+  brokers.close();
+});
+
+test('a port that was taken over in an addition that failed was nobody’s for good', async (t) => {
+  const ports = new Ports();
+  const { brokers, roles } = brokersOn(ports, 4);
+  await brokers.start([broker(1), broker(2)]);
+  await brokers.follow([]);
+  // Broker 7 gets the last free port, 8 that of 1, and 9 cannot be given that of 2.
+  const allow = forbidPort(t, first + 1);
+  await assert.rejects(brokers.follow([broker(7), broker(8), broker(9)]), /permission denied/);
+  assert.deepEqual(
+    [...brokers.endpoints()].map(({ nodeId }) => nodeId),
+    [linkNodeId],
+  );
+  allow();
+  await brokers.follow([broker(9), broker(8), broker(7)]);
+  const served = [9, 8, 7].map((nodeId) => brokers.endpoint(nodeId)?.port);
+  assert.deepEqual(served, [first, first + 1, first + 3]);
+  assert.deepEqual(await roleAt(first, roles), { kind: 'broker', nodeId: 9 });
+  assert.deepEqual(await roleAt(first + 3, roles), { kind: 'broker', nodeId: 7 });
   brokers.close();
 });
 
