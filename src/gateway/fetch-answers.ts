@@ -18,6 +18,7 @@ import {
   type PartitionData,
 } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode, type RequestHeader } from '../../protocol/index.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import type { ExtentAnswer } from './extent-reader.ts';
 import type { GatewayServices } from './handler.ts';
 import { responseTo } from './messages.ts';
@@ -28,12 +29,12 @@ export const topicIdsFrom = 13;
 const nodeEndpointsFrom = 16;
 const noRecords = Buffer.alloc(0);
 
-/** One partition's place in a request and its answer: names and ids never mix within a version. */
-export function partitionKey(
+/** As `partitionKey`, for a request and its answer: their version has names of topics or ids. */
+export function fetchKey(
   topic: { readonly topic: string; readonly topicId: string },
   partition: number,
 ): string {
-  return `${topic.topic}/${topic.topicId}/${partition}`;
+  return partitionKey(topic.topic || topic.topicId, partition);
 }
 
 export function refusal(partition: number, errorCode: number): PartitionData {
@@ -82,7 +83,7 @@ export function hintFor(
   return hints?.get(topicName)?.get(partition);
 }
 
-/** All partitions of the request, in its order, out of answers by `partitionKey`. */
+/** All partitions of the request, in its order, out of answers by `fetchKey`. */
 export function inRequestOrder(
   topics: readonly FetchTopic[],
   answers: ReadonlyMap<string, PartitionData>,
@@ -93,7 +94,7 @@ export function inRequestOrder(
       topicId: topic.topicId,
       partitions: topic.partitions.map(
         ({ partition }: FetchPartition) =>
-          answers.get(partitionKey(topic, partition)) ??
+          answers.get(fetchKey(topic, partition)) ??
           refusal(partition, ErrorCode.UNKNOWN_SERVER_ERROR),
       ),
     }),
@@ -132,7 +133,7 @@ export function refusedReplica(header: RequestHeader, request: FetchRequest): re
   for (const topic of request.topics) {
     for (const { partition } of topic.partitions) {
       const answer = refusal(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED);
-      answers.set(partitionKey(topic, partition), answer);
+      answers.set(fetchKey(topic, partition), answer);
     }
   }
   return responseTo(header, fetchResponseCodec, sessionlessResponse(request, answers));

@@ -19,6 +19,7 @@ import {
   fetchResponseCodec,
 } from '../../protocol/generated/fetch-response.ts';
 import {
+  ApiKey,
   decodeResponseHeader,
   ErrorCode,
   forEachBatch,
@@ -43,7 +44,7 @@ import {
   toVirtualBound,
   toVirtualEpoch,
 } from '../timeline/timeline.ts';
-import { partitionKey, refusal, setLeader } from './fetch-answers.ts';
+import { fetchKey, refusal, setLeader } from './fetch-answers.ts';
 import type { GatewayServices, ResponsePatch } from './handler.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
@@ -55,8 +56,6 @@ import {
   openNativeExtent,
   topicStanding,
 } from './topic-standing.ts';
-
-const fetchKey = 1;
 
 /** The same fetch as the shell's broker understands it. The offset must lie in the extent. */
 export function partitionToNative(
@@ -79,7 +78,7 @@ export interface Replaced {
 }
 
 export interface ShiftedFrame {
-  /** Partitions whose answer must not reach the client, by `partitionKey`. */
+  /** Partitions whose answer must not reach the client, by `fetchKey`. */
   readonly replaced: ReadonlyMap<string, Replaced>;
   readonly nodeEndpoints: number;
 }
@@ -135,7 +134,7 @@ export function shiftFrame(
   const replaced = new Map<string, Replaced>();
   const visit = shifting(services, (start, instead) => {
     const topic = { topic: start.topicName, topicId: start.topicId ?? '' };
-    replaced.set(partitionKey(topic, start.partition), instead);
+    replaced.set(fetchKey(topic, start.partition), instead);
   });
   const walk = new FetchWalk(version, visit);
   walk.walkBody(frame, bodyOffset);
@@ -253,7 +252,7 @@ export function rewriteFetchFrame(
   version: number,
 ): readonly Buffer[] | Promise<readonly Buffer[]> {
   const reader = new Reader(frame);
-  decodeResponseHeader(reader, fetchKey, version);
+  decodeResponseHeader(reader, ApiKey.Fetch, version);
   const bodyOffset = reader.offset;
   const { replaced, nodeEndpoints } = shiftFrame(services, frame, bodyOffset, version);
   if (replaced.size === 0 && nodeEndpoints === 0) return framed(frame, []);
@@ -275,9 +274,8 @@ export function replacePartitions(
 ): void {
   if (replaced.size === 0) return;
   for (const topic of response.responses) {
-    const key = { topic: topic.topic, topicId: version >= 13 ? topic.topicId : '' };
     topic.partitions = topic.partitions.map((data) => {
-      const instead = replaced.get(partitionKey(key, data.partitionIndex));
+      const instead = replaced.get(fetchKey(topic, data.partitionIndex));
       if (instead === undefined) return data;
       return setLeader(refusal(data.partitionIndex, instead.errorCode), instead.hint, version);
     });

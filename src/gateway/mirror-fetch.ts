@@ -24,9 +24,9 @@ import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './e
 import {
   addEndpoints,
   currentLeaderFrom,
+  fetchKey,
   fromExtent,
   hintFor,
-  partitionKey,
   refusal,
   sessionlessResponse,
   setLeader,
@@ -186,7 +186,7 @@ function topicRefusal(
 
 /** Returns how many bytes of records it holds. */
 function add(pass: Pass, topic: FetchTopic, data: PartitionData): number {
-  pass.answers.set(partitionKey(topic, data.partitionIndex), data);
+  pass.answers.set(fetchKey(topic, data.partitionIndex), data);
   if (data.errorCode !== ErrorCode.NONE || data.divergingEpoch.epoch >= 0) pass.mustAnswer = true;
   return data.records?.length ?? 0;
 }

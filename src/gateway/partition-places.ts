@@ -5,6 +5,7 @@
 // mirror.
 import { ErrorCode } from '../../protocol/index.ts';
 import type { MirrorLog } from '../../storage/mirror-log.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import { virtualEpoch } from '../timeline/offsets.ts';
 import { currentLeaderEpochToNative, type NativeExtent } from '../timeline/timeline.ts';
 import { type AclOperation, authorize } from './authorizer.ts';
@@ -121,11 +122,6 @@ export interface Resolver<Ask, Answer> {
   refuse(partition: number, errorCode: number): Answer;
 }
 
-/** Of one partition of an answer that names topics. */
-export function placeKey(topic: string, partition: number): string {
-  return `${partition}/${topic}`;
-}
-
 export async function resolveAll<Ask, Answer>(
   topics: readonly TopicOf<Ask>[],
   resolver: Resolver<Ask, Answer>,
@@ -144,14 +140,15 @@ export async function resolveAll<Ask, Answer>(
     .filter(({ partitions }) => partitions.length > 0);
   const answers = new Map<string, Answer>();
   for (const { name, partitions } of open.length > 0 ? await resolver.askBroker(open) : []) {
-    for (const answer of partitions) answers.set(placeKey(name, resolver.indexOf(answer)), answer);
+    for (const answer of partitions)
+      answers.set(partitionKey(name, resolver.indexOf(answer)), answer);
   }
   return resolved.map(({ name, partitions }) => ({
     name,
     partitions: partitions.map((one) => {
       if (one.kind === 'done') return one.answer;
       const index = resolver.indexOf(one.ask);
-      const answer = answers.get(placeKey(name, index));
+      const answer = answers.get(partitionKey(name, index));
       if (answer === undefined) return resolver.refuse(index, ErrorCode.UNKNOWN_SERVER_ERROR);
       return one.finish(answer);
     }),

@@ -17,7 +17,7 @@ import {
 } from '../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../protocol/index.ts';
 import { type Api, ClusterError } from '../cluster/cluster.ts';
-import { partitionKey } from './fetch-answers.ts';
+import { fetchKey } from './fetch-answers.ts';
 import { partitionToNative, replacePartitions, shiftFrame } from './fetch-shift.ts';
 import type { SessionView } from './handler.ts';
 import { advertiseNodes } from './node-endpoints.ts';
@@ -60,7 +60,7 @@ export interface CopyAsked {
 }
 
 export interface ShellsAsked {
-  /** What clients have to hear instead of their copies (74, 75), by `partitionKey`. */
+  /** What clients have to hear instead of their copies (74, 75), by `fetchKey`. */
   readonly refused: ReadonlyMap<string, PartitionData>;
   readonly throttleTimeMs: number;
 }
@@ -82,7 +82,7 @@ export async function askShells(
     const { topic, partition, shell } = copy;
     const isConfirmed = partition.currentLeaderEpoch <= confirmedEpoch(services, shell);
     if (shell.topicId === null || (isConfirmed && hasHighWatermark(services, shell))) continue;
-    asked.set(partitionKey(topic, partition.partition), copy);
+    asked.set(fetchKey(topic, partition.partition), copy);
     const question = { ...partition, lastFetchedEpoch: -1, partitionMaxBytes: 1 };
     const { native } = shell;
     const partitions = topics.get(topic) ?? [];
@@ -101,7 +101,7 @@ export async function askShells(
     const { responses, throttleTimeMs } = await fetchShells(session, version, request);
     for (const topic of responses) {
       for (const data of topic.partitions) {
-        const key = partitionKey(topic, data.partitionIndex);
+        const key = fetchKey(topic, data.partitionIndex);
         const copy = asked.get(key);
         if (isEpochRefusal(data.errorCode)) refused.set(key, data);
         else if (copy !== undefined && data.errorCode === ErrorCode.NONE) {

@@ -9,6 +9,7 @@ import {
 } from '../../protocol/generated/list-offsets-request.ts';
 import { listOffsetsResponseCodec } from '../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../protocol/index.ts';
+import { partitionKey } from '../cluster/partition-key.ts';
 import { mergedLogStart } from '../timeline/merged-view.ts';
 import {
   type NativeOffset,
@@ -20,7 +21,6 @@ import {
 import { type NativeExtent, toNativeEpoch } from '../timeline/timeline.ts';
 import type { GatewayServices, SessionView } from './handler.ts';
 import { apiOf } from './messages.ts';
-import { placeKey } from './partition-places.ts';
 import { noteShellStart, type ShellPlace } from './shell-facts.ts';
 import type { PartitionView } from './topic-directory.ts';
 
@@ -65,7 +65,7 @@ export interface ToldStart {
 }
 
 export interface ToldStarts {
-  /** By `placeKey`. */
+  /** By `partitionKey`. */
   readonly starts: ReadonlyMap<string, ToldStart>;
   readonly throttleTimeMs: number;
 }
@@ -99,7 +99,7 @@ export async function askShellStarts(
   for (const { name, partitions } of response.topics) {
     for (const { partitionIndex, errorCode, offset } of partitions) {
       const start = nativeOffset(offset);
-      starts.set(placeKey(name, partitionIndex), { errorCode, offset: start });
+      starts.set(partitionKey(name, partitionIndex), { errorCode, offset: start });
       const place = topics.get(name)?.find(({ partition }) => partition === partitionIndex);
       if (place !== undefined && errorCode === ErrorCode.NONE)
         noteShellStart(session.services, place, start);

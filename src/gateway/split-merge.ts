@@ -37,10 +37,10 @@ import {
 import {
   addEndpoints,
   currentLeaderFrom,
+  fetchKey,
   fromExtent,
   hintFor,
   inRequestOrder,
-  partitionKey,
   refusal,
   setLeader,
 } from './fetch-answers.ts';
@@ -221,8 +221,7 @@ export async function fetchMerged(
     throttleTimeMs = Math.max(throttleTimeMs, response.throttleTimeMs);
     errorCode = response.errorCode;
     for (const topic of response.responses) {
-      for (const data of topic.partitions)
-        answers.set(partitionKey(topic, data.partitionIndex), data);
+      for (const data of topic.partitions) answers.set(fetchKey(topic, data.partitionIndex), data);
     }
   }
   const isRefused = errorCode !== ErrorCode.NONE;
@@ -268,7 +267,7 @@ async function answerLocally(
     const { topic, partition, part } = item;
     items.push(item);
     if (part.kind !== 'copy') continue;
-    const key = partitionKey(topic, partition.partition);
+    const key = fetchKey(topic, partition.partition);
     const verdict = verdicts.get(part.view.name) ?? ErrorCode.NOT_LEADER_OR_FOLLOWER;
     if (verdict !== ErrorCode.NONE) {
       answers.set(key, refusal(partition.partition, verdict));
@@ -387,7 +386,7 @@ async function answerRefused(
     const { errorCode, view, hasLeader } = part;
     const verdict = view === undefined ? undefined : verdicts.get(view.name);
     if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
-      answers.set(partitionKey(topic, index), refusal(index, verdict));
+      answers.set(fetchKey(topic, index), refusal(index, verdict));
       continue;
     }
     let hint: Replaced['hint'];
@@ -398,6 +397,6 @@ async function answerRefused(
       hint = hintFor(hints, view.name, index);
     }
     const data = setLeader(refusal(index, errorCode), hint, header.apiVersion);
-    answers.set(partitionKey(topic, index), data);
+    answers.set(fetchKey(topic, index), data);
   }
 }

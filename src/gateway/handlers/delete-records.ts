@@ -25,6 +25,7 @@ import {
 } from '../../../protocol/generated/delete-records-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { isCopyOutlived } from '../../timeline/merged-view.ts';
 import { type NativeOffset, nativeOffset } from '../../timeline/offsets.ts';
 import type { NativeExtent } from '../../timeline/timeline.ts';
@@ -32,7 +33,6 @@ import { AclOperation, authorize } from '../authorizer.ts';
 import type { Handler, SessionView } from '../handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
-import { placeKey } from '../partition-places.ts';
 import { hasCopy, promotedStart } from '../shell-starts.ts';
 import type { PartitionView } from '../topic-directory.ts';
 import { isMirrored, openNativeExtent, topicStanding } from '../topic-standing.ts';
@@ -60,7 +60,7 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
         if ('offset' in verdict) {
           kept.push({ ...partition, offset: verdict.offset });
           isChanged ||= verdict.offset !== partition.offset;
-          offsets.set(placeKey(name, partition.partitionIndex), partition.offset);
+          offsets.set(partitionKey(name, partition.partitionIndex), partition.offset);
         } else {
           refused.set(name, [...(refused.get(name) ?? []), refusal(partition, verdict.errorCode)]);
         }
@@ -132,7 +132,7 @@ async function finish(
       const native = openNativeExtent(view);
       if (view === undefined || native === undefined || result.errorCode !== ErrorCode.NONE)
         continue;
-      const offset = offsets.get(placeKey(name, result.partitionIndex)) ?? nothing;
+      const offset = offsets.get(partitionKey(name, result.partitionIndex)) ?? nothing;
       const nativeStart = nativeOffset(result.lowWatermark);
       isChanged = true;
       try {

@@ -18,6 +18,7 @@ import {
 } from '../../../protocol/generated/list-offsets-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { MirrorLog, TimestampOffset } from '../../../storage/mirror-log.ts';
+import { partitionKey } from '../../cluster/partition-key.ts';
 import { isCopyOutlived } from '../../timeline/merged-view.ts';
 import { nativeEpoch, nativeOffset, virtualEpoch } from '../../timeline/offsets.ts';
 import {
@@ -36,7 +37,6 @@ import {
   isAllOrdinary,
   type Place,
   type PlaceOf,
-  placeKey,
   type Resolution,
   resolveAll,
   type TopicOf,
@@ -201,7 +201,7 @@ async function resolve(
     ask,
     readCommitted: request.isolationLevel === 1,
     hasEpoch: header.apiVersion >= leaderEpochFrom,
-    start: starts.get(placeKey(topic, partition)),
+    start: starts.get(partitionKey(topic, partition)),
     onHidden: (found) => hidden.push({ topic, ...found }),
   };
   const log = place.kind === 'mirror' ? place.log : place.view.log;
