@@ -181,7 +181,6 @@ interface Asked {
   readonly ask: ListOffsetsPartition;
   readonly placeOf: PlaceOf;
   readonly starts: ReadonlyMap<string, ToldStart>;
-  /** Gets what has to be asked about once more. */
   readonly hidden: Hidden[];
 }
 
@@ -198,11 +197,12 @@ async function resolve(
     return { kind: 'done', answer: refuse(partition, ErrorCode.UNSUPPORTED_VERSION) };
   }
   const look: LookUp = {
+    topic,
     ask,
     readCommitted: request.isolationLevel === 1,
     hasEpoch: header.apiVersion >= leaderEpochFrom,
     start: starts.get(partitionKey(topic, partition)),
-    onHidden: (found) => hidden.push({ topic, ...found }),
+    hidden,
   };
   const log = place.kind === 'mirror' ? place.log : place.view.log;
   try {
@@ -221,12 +221,14 @@ function isKnown(timestamp: bigint, version: number): boolean {
 }
 
 interface LookUp {
+  readonly topic: string;
   readonly ask: ListOffsetsPartition;
   readonly readCommitted: boolean;
   readonly hasEpoch: boolean;
   /** Where the shell starts, if that matters. */
   readonly start: ToldStart | undefined;
-  readonly onHidden: (found: Omit<Hidden, 'topic'>) => void;
+  /** Gets what has to be asked about once more. */
+  readonly hidden: Hidden[];
 }
 
 function done(look: LookUp, found: Partial<TimestampOffset> | null): Outcome {
@@ -339,7 +341,8 @@ function fromShell(
   const told = { ...answer, offset, leaderEpoch: isHidden ? native.firstEpoch : epoch };
   const isByTime = ask.timestamp >= 0n || ask.timestamp === MAX_TIMESTAMP;
   if (isByTime && answer.offset >= 0n && answer.offset < firstNativeOffset(native)) {
-    look.onHidden({
+    look.hidden.push({
+      topic: look.topic,
       ask: askedOfShell(native, ask),
       native,
       answer: told,
