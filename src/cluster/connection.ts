@@ -20,6 +20,7 @@ import { metadataRequest } from './metadata.ts';
 import { pauseMs } from './pause.ts';
 import { ResponseAssembler } from './response-assembler.ts';
 import type { Login } from './security.ts';
+import { throttleTimeOf } from './throttle-time.ts';
 import type { Ticker } from './ticker.ts';
 import { connectionError, type Transport, type TransportStream } from './transport.ts';
 
@@ -54,12 +55,6 @@ const unsupportedVersion = 35;
 /** How a TLS listener answers what is no TLS. As the size of an answer it would be 352 MB. */
 const tlsAlert = 0x15;
 const tlsMajorVersion = 3;
-
-/** Nearly all answers have it: how long we shall wait because we are over a quota of the broker. */
-function throttleTimeOf(answer: unknown): number {
-  if (typeof answer !== 'object' || answer === null || !('throttleTimeMs' in answer)) return 0;
-  return typeof answer.throttleTimeMs === 'number' ? answer.throttleTimeMs : 0;
-}
 
 export class BrokerConnection {
   readonly address: Address;

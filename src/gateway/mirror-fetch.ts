@@ -36,6 +36,7 @@ import { responseTo } from './messages.ts';
 import { findLeaders, type LeaderHints } from './node-endpoints.ts';
 import { ParkedFetch } from './parked-fetch.ts';
 import type { AnswerMemory } from './read-memory.ts';
+import { ThrottledSession } from './throttled-session.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
 import { isMirrored, mirrorLeaderEpoch, topicStanding } from './topic-standing.ts';
 
@@ -80,11 +81,12 @@ interface Pass {
 
 /** Null when the client went away meanwhile. The answer's records lie in `memory`. */
 export async function fetchFromMirrors(
-  session: SessionView,
+  client: SessionView,
   header: RequestHeader,
   request: FetchRequest,
   memory: AnswerMemory,
 ): Promise<readonly Buffer[] | null> {
+  const session = new ThrottledSession(client);
   const { services, closed } = session;
   const deadlineMs = services.now() + request.maxWaitMs;
   let parked: ParkedFetch | undefined;
@@ -99,6 +101,7 @@ export async function fetchFromMirrors(
       if (isEnough(pass, request) || remainingMs <= 0) {
         const response = sessionlessResponse(request, pass.answers);
         addEndpoints(services, response, header.apiVersion);
+        session.tell(response);
         return responseTo(header, fetchResponseCodec, response);
       }
       memory.giveBack();

@@ -8,8 +8,9 @@ import { type AclOperation, authorize } from './authorizer.ts';
 import type { Disposition, RequestContext } from './handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from './messages.ts';
 import { forbiddenTopic, type Refusal } from './refusals.ts';
+import { type Throttled, ThrottledSession } from './throttled-session.ts';
 
-export interface ListedRequest<Request extends object, Response extends object, Entry, Result> {
+export interface ListedRequest<Request extends object, Response extends Throttled, Entry, Result> {
   readonly request: MessageCodec<Request>;
   readonly response: MessageCodec<Response>;
   entries(request: Request): readonly Entry[];
@@ -28,7 +29,7 @@ export interface ListedRequest<Request extends object, Response extends object, 
   };
 }
 
-export function answerInPart<Request extends object, Response extends object, Entry, Result>(
+export function answerInPart<Request extends object, Response extends Throttled, Entry, Result>(
   context: RequestContext,
   api: ListedRequest<Request, Response, Entry, Result>,
   /** Of the destination's part; says whether anything was changed. */
@@ -47,11 +48,10 @@ export function answerInPart<Request extends object, Response extends object, En
     return { kind: 'forward', rewrite: rewriting(context.header, api.response, change) };
   }
   if (kept.length === 0) {
-    const response = judged(context, api, answered).then((results) => {
-      const message = api.response.create();
-      api.results(message).push(...results);
-      return responseTo(context.header, api.response, message);
-    });
+    const message = api.response.create();
+    const response = addJudged(context, api, answered, message).then(() =>
+      responseTo(context.header, api.response, message),
+    );
     return { kind: 'answer', response };
   }
   return {
@@ -60,8 +60,7 @@ export function answerInPart<Request extends object, Response extends object, En
     asksUpstream: true,
     rewrite: rewriting(context.header, api.response, async (response) => {
       change?.(response);
-      // Admin answers are matched by name, not by position.
-      api.results(response).push(...(await judged(context, api, answered)));
+      await addJudged(context, api, answered, response);
       return true;
     }),
   };
@@ -72,19 +71,28 @@ interface Answered<Entry, Result> {
   readonly result: Result;
 }
 
-/** The results, but for entries of topics that the client may not touch. */
-async function judged<Request extends object, Response extends object, Entry, Result>(
+/** Adds the results, but for entries of topics that the client may not touch. */
+async function addJudged<Request extends object, Response extends Throttled, Entry, Result>(
   context: RequestContext,
-  { right }: ListedRequest<Request, Response, Entry, Result>,
+  api: ListedRequest<Request, Response, Entry, Result>,
   answered: readonly Answered<Entry, Result>[],
-): Promise<Result[]> {
-  if (right === undefined) return answered.map(({ result }) => result);
+  response: Response,
+): Promise<void> {
+  // Admin answers are matched by name, not by position.
+  const results = api.results(response);
+  const { right } = api;
+  if (right === undefined) {
+    results.push(...answered.map(({ result }) => result));
+    return;
+  }
   const topics = answered.map(({ entry }) => right.topicOf(entry, context));
   const named = topics.filter((topic) => topic !== null);
-  const verdicts = await authorize(context.session, named, right.operation);
-  return answered.map(({ entry, result }, index) => {
+  const session = new ThrottledSession(context.session);
+  const verdicts = await authorize(session, named, right.operation);
+  for (const [index, { entry, result }] of answered.entries()) {
     const verdict = verdicts.get(topics[index] ?? '');
     const isForbidden = verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
-    return isForbidden ? right.refused(entry, forbiddenTopic, context) : result;
-  });
+    results.push(isForbidden ? right.refused(entry, forbiddenTopic, context) : result);
+  }
+  session.tell(response);
 }

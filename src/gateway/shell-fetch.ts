@@ -59,22 +59,17 @@ export interface CopyAsked {
   readonly shell: ShellPlace;
 }
 
-export interface ShellsAsked {
-  /** What clients have to hear instead of their copies (74, 75), by `fetchKey`. */
-  readonly refused: ReadonlyMap<string, PartitionData>;
-  readonly throttleTimeMs: number;
-}
-
 /**
  * Asks about the shells of copies, where no high watermark is known yet, or the client names a
  * leader epoch that no broker has confirmed: one fetch at S. That a follower answers as well. A
- * broker that has no replica, or is gone, changes nothing.
+ * broker that has no replica, or is gone, changes nothing. Returns what clients have to hear
+ * instead of their copies (74, 75), by `fetchKey`.
  */
 export async function askShells(
   session: SessionView,
   version: number,
   copies: readonly CopyAsked[],
-): Promise<ShellsAsked> {
+): Promise<ReadonlyMap<string, PartitionData>> {
   const { services } = session;
   const asked = new Map<string, CopyAsked>();
   const topics = new Map<FetchTopic, FetchPartition[]>();
@@ -90,7 +85,7 @@ export async function askShells(
     topics.set(topic, partitions);
   }
   const refused = new Map<string, PartitionData>();
-  if (asked.size === 0) return { refused, throttleTimeMs: 0 };
+  if (asked.size === 0) return refused;
   const request = createFetchRequest({
     replicaId: -1,
     maxBytes: 1,
@@ -98,7 +93,7 @@ export async function askShells(
     topics: [...topics].map(([topic, partitions]) => createFetchTopic({ ...topic, partitions })),
   });
   try {
-    const { responses, throttleTimeMs } = await fetchShells(session, version, request);
+    const { responses } = await fetchShells(session, version, request);
     for (const topic of responses) {
       for (const data of topic.partitions) {
         const key = fetchKey(topic, data.partitionIndex);
@@ -109,10 +104,10 @@ export async function askShells(
         }
       }
     }
-    return { refused, throttleTimeMs };
+    return refused;
   } catch (error) {
     if (!(error instanceof ClusterError)) throw error;
-    return { refused, throttleTimeMs: 0 };
+    return refused;
   }
 }
 

@@ -64,19 +64,13 @@ export interface ToldStart {
   readonly offset: NativeOffset;
 }
 
-export interface ToldStarts {
-  /** By `partitionKey`. */
-  readonly starts: ReadonlyMap<string, ToldStart>;
-  readonly throttleTimeMs: number;
-}
-
-/** Asks the broker behind the session, as the client. */
+/** Asks the broker behind the session, as the client. By `partitionKey`. */
 export async function askShellStarts(
   session: SessionView,
   asked: readonly StartAsked[],
-): Promise<ToldStarts> {
+): Promise<ReadonlyMap<string, ToldStart>> {
   const starts = new Map<string, ToldStart>();
-  if (asked.length === 0) return { starts, throttleTimeMs: 0 };
+  if (asked.length === 0) return starts;
   const topics = new Map<string, StartAsked[]>();
   for (const one of asked) topics.set(one.topic, [...(topics.get(one.topic) ?? []), one]);
   const request = createListOffsetsRequest({
@@ -105,5 +99,5 @@ export async function askShellStarts(
         noteShellStart(session.services, place, start);
     }
   }
-  return { starts, throttleTimeMs: response.throttleTimeMs };
+  return starts;
 }

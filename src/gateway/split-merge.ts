@@ -50,6 +50,7 @@ import { responseTo } from './messages.ts';
 import { answerBytesMax, type Divergence, divergingAt, leadersOf } from './mirror-fetch.ts';
 import { confirmedEpoch, knownHighWatermark, outlivedBy, type ShellPlace } from './shell-facts.ts';
 import { askShells, type CopyAsked, fetchShells } from './shell-fetch.ts';
+import { ThrottledSession } from './throttled-session.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
 import {
   isMirrored,
@@ -193,18 +194,18 @@ export function upstreamRequest(request: FetchRequest, items: readonly Item[]): 
 
 /** Answers a full request that needs more than the broker behind us. */
 export async function fetchMerged(
-  session: SessionView,
+  client: SessionView,
   header: RequestHeader,
   request: FetchRequest,
   { split, versionUpstream }: Omit<LocalAsk, 'bytesMax'>,
 ): Promise<readonly Buffer[]> {
+  const session = new ThrottledSession(client);
   const { held } = session.services;
   const bytesMax = answerBytesMax(session.services, request);
-  const { answers, items, bytes, ...local } = await held.during(bytesMax, () =>
+  const { answers, items, bytes } = await held.during(bytesMax, () =>
     answerLocally(session, header, request, { split, bytesMax, versionUpstream }),
   );
   const upstream = upstreamRequest(request, items);
-  let { throttleTimeMs } = local;
   let errorCode: number = ErrorCode.NONE;
   if (upstream.topics.length > 0) {
     // Sessionless, which also ends a session that the client may have had; and no wait once there
@@ -218,7 +219,6 @@ export async function fetchMerged(
       upstream.minBytes = 0;
     }
     const response = await fetchShells(session, versionUpstream, upstream);
-    throttleTimeMs = Math.max(throttleTimeMs, response.throttleTimeMs);
     errorCode = response.errorCode;
     for (const topic of response.responses) {
       for (const data of topic.partitions) answers.set(fetchKey(topic, data.partitionIndex), data);
@@ -226,11 +226,11 @@ export async function fetchMerged(
   }
   const isRefused = errorCode !== ErrorCode.NONE;
   const merged = createFetchResponse({
-    throttleTimeMs,
     errorCode,
     responses: isRefused ? [] : inRequestOrder(request.topics, answers),
   });
   addEndpoints(session.services, merged, header.apiVersion);
+  session.tell(merged);
   return responseTo(header, fetchResponseCodec, merged);
 }
 
@@ -239,8 +239,6 @@ interface LocalAnswers {
   /** As split, but copies that have nothing left are the broker's now. */
   readonly items: readonly Item[];
   readonly bytes: number;
-  /** By what was asked of the broker for them. */
-  readonly throttleTimeMs: number;
 }
 
 interface LocalAsk {
@@ -260,8 +258,8 @@ async function answerLocally(
     part.kind !== 'upstream' && part.view !== undefined ? [part.view.name] : [],
   );
   const verdicts = await authorize(session, known, AclOperation.READ);
-  const asked = await askShells(session, versionUpstream, readable(split, verdicts));
-  const answers = new Map(asked.refused);
+  const refused = await askShells(session, versionUpstream, readable(split, verdicts));
+  const answers = new Map(refused);
   let bytes = 0;
   for (const item of split.items) {
     const { topic, partition, part } = item;
@@ -273,7 +271,7 @@ async function answerLocally(
       answers.set(key, refusal(partition.partition, verdict));
       continue;
     }
-    if (asked.refused.has(key)) continue;
+    if (refused.has(key)) continue;
     const bytesLeft = bytesMax - bytes;
     const data = await readCopy(session, { request, partition, part, bytesLeft });
     if (data === 'exhausted') {
@@ -284,7 +282,7 @@ async function answerLocally(
     }
   }
   await answerRefused(session, header, { split, verdicts, answers });
-  return { answers, items, bytes, throttleTimeMs: asked.throttleTimeMs };
+  return { answers, items, bytes };
 }
 
 function readable(split: SplitFetch, verdicts: ReadonlyMap<string, number>): readonly CopyAsked[] {

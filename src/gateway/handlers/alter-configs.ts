@@ -32,6 +32,7 @@ import { apiOf, decodeBody, responseTo } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { answerInPart, type ListedRequest } from '../partial-answer.ts';
 import { forbiddenTopic, type Refusal } from '../refusals.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 
 const alterConfigsApi = apiOf(alterConfigsRequestCodec, alterConfigsResponseCodec);
 const describeConfigsApi = apiOf(describeConfigsRequestCodec, describeConfigsResponseCodec, {
@@ -83,14 +84,15 @@ async function answerForMirrors(
   ownTopics: OwnTopics,
   mirrors: readonly AlterConfigsResource[],
 ): Promise<readonly Buffer[]> {
-  const { session, header } = context;
+  const { header } = context;
+  const session = new ThrottledSession(context.session);
   const request = decodeBody(context, alterConfigsRequestCodec);
   const names = request.resources.flatMap((resource) => topicOf(resource) ?? []);
   const verdicts = await authorize(session, names, AclOperation.ALTER_CONFIGS);
   const isForbidden = (resource: AlterConfigsResource): boolean =>
     verdicts.get(topicOf(resource) ?? '') === ErrorCode.TOPIC_AUTHORIZATION_FAILED;
-  const { configs, throttleTimeMs } = await currentConfigs(session, mirrors);
-  const response = createAlterConfigsResponse({ throttleTimeMs });
+  const configs = await currentConfigs(session, mirrors);
+  const response = createAlterConfigsResponse();
   const kept: AlterConfigsResource[] = [];
   for (const resource of request.resources) {
     const refusal =
@@ -107,18 +109,15 @@ async function answerForMirrors(
     const changed = { ...request, resources: kept };
     const answer = await session.callUpstream(alterConfigsApi, changed, options);
     response.responses.push(...answer.responses);
-    response.throttleTimeMs = Math.max(throttleTimeMs, answer.throttleTimeMs);
   }
+  session.tell(response);
   return responseTo(header, alterConfigsResponseCodec, response);
 }
 
 async function currentConfigs(
   session: SessionView,
   mirrors: readonly AlterConfigsResource[],
-): Promise<{
-  readonly configs: ReadonlyMap<string, DescribeConfigsResult>;
-  readonly throttleTimeMs: number;
-}> {
+): Promise<ReadonlyMap<string, DescribeConfigsResult>> {
   const request = createDescribeConfigsRequest({
     resources: mirrors.map(({ resourceType, resourceName }) =>
       createDescribeConfigsResource({
@@ -128,8 +127,8 @@ async function currentConfigs(
       }),
     ),
   });
-  const { results, throttleTimeMs } = await session.callUpstream(describeConfigsApi, request);
-  return { configs: new Map(results.map((one) => [one.resourceName, one])), throttleTimeMs };
+  const { results } = await session.callUpstream(describeConfigsApi, request);
+  return new Map(results.map((one) => [one.resourceName, one]));
 }
 
 function changeRefusal(

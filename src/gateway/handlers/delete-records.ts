@@ -34,6 +34,7 @@ import type { Handler, SessionView } from '../handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import { hasCopy, promotedStart } from '../shell-starts.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 import type { PartitionView } from '../topic-directory.ts';
 import { isMirrored, openNativeExtent, topicStanding } from '../topic-standing.ts';
 
@@ -170,11 +171,13 @@ async function cutCopy({ view, native, nativeStart, offset }: Cut): Promise<void
 }
 
 async function addRefused(
-  session: SessionView,
+  client: SessionView,
   response: DeleteRecordsResponse,
   refused: ReadonlyMap<string, readonly DeleteRecordsPartitionResult[]>,
 ): Promise<void> {
+  const session = new ThrottledSession(client);
   const verdicts = await authorize(session, refused.keys(), AclOperation.DELETE);
+  session.tell(response);
   for (const [name, partitions] of refused) {
     const verdict = verdicts.get(name);
     if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {

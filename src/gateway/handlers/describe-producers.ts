@@ -30,6 +30,7 @@ import {
   type Resolution,
   resolveAll,
 } from '../partition-places.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 
 const describeProducersApi = apiOf(describeProducersRequestCodec, describeProducersResponseCodec);
 
@@ -45,10 +46,11 @@ export const describeProducersHandler: Handler = (context) => {
 };
 
 async function answerProducers(
-  { session, header }: RequestContext,
+  { session: client, header }: RequestContext,
   request: DescribeProducersRequest,
   names: readonly string[],
 ): Promise<readonly Buffer[]> {
+  const session = new ThrottledSession(client);
   // kafka-transactions find-hanging asks each replica, which are the shell's.
   const options = { mirrorsEverywhere: true };
   const placeOf = await findPlaces(session, names, AclOperation.READ, options);
@@ -56,7 +58,6 @@ async function answerProducers(
     name,
     partitions: partitionIndexes.map((partitionIndex): Asked => ({ partitionIndex })),
   }));
-  const response = createDescribeProducersResponse();
   const topics = await resolveAll<Asked, PartitionResponse>(asked, {
     indexOf: ({ partitionIndex }) => partitionIndex,
     resolve: async (topic, ask) => resolve(topic, ask, placeOf),
@@ -70,14 +71,16 @@ async function answerProducers(
         ),
       });
       const answer = await session.callUpstream(describeProducersApi, upstream);
-      response.throttleTimeMs = answer.throttleTimeMs;
       return answer.topics;
     },
     refuse,
   });
-  response.topics = topics.map(({ name, partitions }) =>
-    createTopicResponse({ name, partitions: [...partitions] }),
-  );
+  const response = createDescribeProducersResponse({
+    topics: topics.map(({ name, partitions }) =>
+      createTopicResponse({ name, partitions: [...partitions] }),
+    ),
+  });
+  session.tell(response);
   return responseTo(header, describeProducersResponseCodec, response);
 }
 

@@ -42,6 +42,7 @@ import {
   type TopicOf,
 } from '../partition-places.ts';
 import { askShellStarts, hasCopy, type StartAsked, type ToldStart } from '../shell-starts.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 
 const LATEST = -1n;
 const EARLIEST = -2n;
@@ -78,11 +79,11 @@ async function answerListOffsets(
   request: ListOffsetsRequest,
   names: readonly string[],
 ): Promise<readonly Buffer[]> {
-  const { session, header } = context;
+  const { header } = context;
+  const session = new ThrottledSession(context.session);
   const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
-  const { starts, throttleTimeMs } = await askShellStarts(session, copiesIn(request, placeOf));
+  const starts = await askShellStarts(session, copiesIn(request, placeOf));
   const hidden: Hidden[] = [];
-  const response = createListOffsetsResponse({ throttleTimeMs });
   const askBroker = async (open: readonly TopicOf<ListOffsetsPartition>[]) => {
     const asked = createListOffsetsRequest({
       ...request,
@@ -91,9 +92,7 @@ async function answerListOffsets(
       ),
     });
     const options = { versionMax: header.apiVersion };
-    const answer = await session.callUpstream(listOffsetsApi, asked, options);
-    response.throttleTimeMs = Math.max(response.throttleTimeMs, answer.throttleTimeMs);
-    return answer.topics;
+    return (await session.callUpstream(listOffsetsApi, asked, options)).topics;
   };
   const topics = await resolveAll(request.topics, {
     indexOf: ({ partitionIndex }: ListOffsetsPartition | Answer) => partitionIndex,
@@ -102,9 +101,12 @@ async function answerListOffsets(
     refuse,
   });
   await withoutMarkers(hidden, askBroker);
-  response.topics = topics.map(({ name, partitions }) =>
-    createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
-  );
+  const response = createListOffsetsResponse({
+    topics: topics.map(({ name, partitions }) =>
+      createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
+    ),
+  });
+  session.tell(response);
   return responseTo(header, listOffsetsResponseCodec, response);
 }
 

@@ -38,6 +38,7 @@ import {
   type Resolution,
   resolveAll,
 } from '../partition-places.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 import type { PartitionView } from '../topic-directory.ts';
 
 const offsetForLeaderEpochApi = apiOf(
@@ -55,13 +56,13 @@ export const offsetForLeaderEpochHandler: Handler = (context) => {
 };
 
 async function answerEpochs(
-  { session, header }: RequestContext,
+  { session: client, header }: RequestContext,
   request: OffsetForLeaderEpochRequest,
   names: readonly string[],
 ): Promise<readonly Buffer[]> {
+  const session = new ThrottledSession(client);
   const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
   const asked = request.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
-  const response = createOffsetForLeaderEpochResponse();
   const topics = await resolveAll(asked, {
     indexOf: ({ partition }: OffsetForLeaderPartition | EpochEndOffset) => partition,
     resolve: async (topic, ask) => resolve(session, topic, ask, placeOf),
@@ -74,14 +75,16 @@ async function answerEpochs(
       });
       const options = { versionMax: header.apiVersion };
       const answer = await session.callUpstream(offsetForLeaderEpochApi, upstream, options);
-      response.throttleTimeMs = answer.throttleTimeMs;
       return answer.topics.map(({ topic, partitions }) => ({ name: topic, partitions }));
     },
     refuse,
   });
-  response.topics = topics.map(({ name, partitions }) =>
-    createOffsetForLeaderTopicResult({ topic: name, partitions: [...partitions] }),
-  );
+  const response = createOffsetForLeaderEpochResponse({
+    topics: topics.map(({ name, partitions }) =>
+      createOffsetForLeaderTopicResult({ topic: name, partitions: [...partitions] }),
+    ),
+  });
+  session.tell(response);
   return responseTo(header, offsetForLeaderEpochResponseCodec, response);
 }
 

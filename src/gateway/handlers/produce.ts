@@ -47,6 +47,7 @@ import {
   refuseProduce,
 } from '../produce-refusal.ts';
 import { promotedStart } from '../shell-starts.ts';
+import { ThrottledSession } from '../throttled-session.ts';
 import type { TopicView } from '../topic-directory.ts';
 import { openNativeExtent, topicStanding } from '../topic-standing.ts';
 
@@ -173,18 +174,17 @@ function withoutAnswer(context: RequestContext, request: ProduceRequest, plan: P
 }
 
 function refuseAll(context: RequestContext, refused: readonly RefusedTopic[]): Disposition {
-  const { header, session } = context;
+  const { header } = context;
+  const session = new ThrottledSession(context.session);
   const options = { version: header.apiVersion, mayWait: true };
-  const response = refuseProduce(session, refused, options).then((answers) =>
-    responseTo(
-      header,
-      produceResponseCodec,
-      createProduceResponse({
-        responses: [...answers.responses],
-        nodeEndpoints: [...answers.nodeEndpoints],
-      }),
-    ),
-  );
+  const response = refuseProduce(session, refused, options).then((answers) => {
+    const message = createProduceResponse({
+      responses: [...answers.responses],
+      nodeEndpoints: [...answers.nodeEndpoints],
+    });
+    session.tell(message);
+    return responseTo(header, produceResponseCodec, message);
+  });
   return { kind: 'answer', response };
 }
 
@@ -206,7 +206,9 @@ function shifting(
   async function complete(response: ProduceResponse, isShifted: boolean): Promise<boolean> {
     const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     if (plan.refused.length > 0) {
-      const answers = await refuseProduce(session, plan.refused, { version, mayWait: false });
+      const asking = new ThrottledSession(session);
+      const answers = await refuseProduce(asking, plan.refused, { version, mayWait: false });
+      asking.tell(response);
       response.responses = inOrder(order, [...response.responses, ...answers.responses]);
       const known = new Set(response.nodeEndpoints.map(({ nodeId }) => nodeId));
       response.nodeEndpoints.push(
