@@ -16,6 +16,7 @@ import { noteOf } from '../fetch-session-note.ts';
 import { rewriteFetchFrame, shiftPassing } from '../fetch-shift.ts';
 import type { Disposition, Handler, RequestContext } from '../handler.ts';
 import { fetchFromMirrors } from '../mirror-fetch.ts';
+import { withoutRepeated } from '../repeated-partitions.ts';
 import { fetchMerged, type SplitFetch, splitFetch, upstreamRequest } from '../split-merge.ts';
 
 const sessionsFrom = 7;
@@ -43,17 +44,31 @@ export const fetchHandler: Handler = (context) => {
       return { kind: 'answer', response: Promise.resolve(sessionNotFound(header)) };
     }
     const memory = session.services.readMemory.forAnswer();
-    const response = fetchFromMirrors(session, header, request, memory);
+    const response = fetchFromMirrors(session, header, withoutRepeated(request), memory);
     return { kind: 'answer', response, whenTaken: () => memory.giveBack() };
   }
   const split = splitFetch(session.services, request);
   const mustRewrite = noteOf(session).mayHoldShifted(session, request, split.hasShifted);
   if (!split.hasLocal) return forward(context, request, split, mustRewrite);
-  const response = isIncremental
-    ? Promise.resolve(sessionNotFound(header))
-    : fetchMerged(session, header, request, { split, versionUpstream: versionUpstream(context) });
-  return { kind: 'answer', response };
+  if (isIncremental) {
+    return { kind: 'answer', response: Promise.resolve(sessionNotFound(header)) };
+  }
+  return { kind: 'answer', response: merged(context, request, split) };
 };
+
+/** The broker sees to what is repeated in what it is sent; what is answered here is split anew. */
+function merged(
+  context: RequestContext,
+  request: FetchRequest,
+  split: SplitFetch,
+): Promise<readonly Buffer[]> {
+  const { session, header } = context;
+  const once = withoutRepeated(request);
+  return fetchMerged(session, header, once, {
+    split: once === request ? split : splitFetch(session.services, once),
+    versionUpstream: versionUpstream(context),
+  });
+}
 
 function versionUpstream({ session, header }: RequestContext): number {
   const range = session.upstreamVersions.get(header.apiKey);
