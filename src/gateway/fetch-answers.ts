@@ -22,7 +22,13 @@ import { partitionKey } from '../cluster/partition-key.ts';
 import type { ExtentAnswer } from './extent-reader.ts';
 import type { GatewayServices } from './handler.ts';
 import { responseTo } from './messages.ts';
-import { hintEndpoints, type LeaderHint, type LeaderHints } from './node-endpoints.ts';
+import {
+  hasEndpoint,
+  hintEndpoints,
+  type LeaderHint,
+  type LeaderHints,
+  noLeader,
+} from './node-endpoints.ts';
 
 export const currentLeaderFrom = 12;
 export const topicIdsFrom = 13;
@@ -109,19 +115,23 @@ export function sessionlessResponse(
   return createFetchResponse({ responses: inRequestOrder(request.topics, answers) });
 }
 
-/** The endpoints of all leaders that the answer names (version 16 on). */
-export function addEndpoints(
+/**
+ * The endpoints of all leaders that the answer names (version 16 on). One that has none is not
+ * named (`dropLostHints` has the reason).
+ */
+export function completeHints(
   services: GatewayServices,
   response: FetchResponse,
   version: number,
 ): void {
-  if (version < nodeEndpointsFrom) return;
   const leaderIds: number[] = [];
   for (const topic of response.responses) {
     for (const { currentLeader } of topic.partitions) {
-      if (currentLeader.leaderId >= 0) leaderIds.push(currentLeader.leaderId);
+      if (hasEndpoint(services, currentLeader.leaderId)) leaderIds.push(currentLeader.leaderId);
+      else Object.assign(currentLeader, noLeader);
     }
   }
+  if (version < nodeEndpointsFrom) return;
   response.nodeEndpoints = hintEndpoints(services, leaderIds).map((endpoint) =>
     createNodeEndpoint(endpoint),
   );

@@ -44,7 +44,7 @@ import {
   toVirtualBound,
   toVirtualEpoch,
 } from '../timeline/timeline.ts';
-import { fetchKey, refusal, setLeader } from './fetch-answers.ts';
+import { completeHints, fetchKey, refusal, setLeader } from './fetch-answers.ts';
 import type { GatewayServices, ResponsePatch } from './handler.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
@@ -259,6 +259,7 @@ export function rewriteFetchFrame(
   const response = decodeFetchResponse(reader, version);
   replacePartitions(response, replaced, version);
   const encode = (): readonly Buffer[] => {
+    completeHints(services, response, version);
     const writer = new Writer();
     fetchResponseCodec.encode(writer, response, version);
     return framed(frame.subarray(0, bodyOffset), writer.toChunks());

@@ -22,7 +22,7 @@ import { AnswerRoom } from './answer-room.ts';
 import { AclOperation, authorize, isUnanswered, verdictAgeMsMax } from './authorizer.ts';
 import { type ExtentAnswer, readExtent, storageErrorCode, unreadable } from './extent-reader.ts';
 import {
-  addEndpoints,
+  completeHints,
   currentLeaderFrom,
   fetchKey,
   fromExtent,
@@ -100,7 +100,7 @@ export async function fetchFromMirrors(
       if (closed.aborted) return null;
       if (isEnough(pass, request) || remainingMs <= 0) {
         const response = sessionlessResponse(request, pass.answers);
-        addEndpoints(services, response, header.apiVersion);
+        completeHints(services, response, header.apiVersion);
         session.tell(response);
         return responseTo(header, fetchResponseCodec, response);
       }

@@ -1,13 +1,15 @@
 // Broker addresses in responses: every host and port that a client reads is one of our listeners,
 // under the broker's own node id. Owns the rewriting of endpoint lists and the KIP-951 hints that
 // we give ourselves. Invariants: no endpoint leaves here that is not bound, so that a broker for
-// which no port is left is not named; the pair (leader id, endpoint) changes together.
+// which no port is left is not named; the pair (leader id, endpoint) changes together, so a hint
+// goes with the endpoint that it led to.
 import {
   createMetadataRequest,
   createMetadataRequestTopic,
   metadataRequestCodec,
 } from '../../protocol/generated/metadata-request.ts';
 import { metadataResponseCodec } from '../../protocol/generated/metadata-response.ts';
+import { ErrorCode } from '../../protocol/index.ts';
 import type { Endpoint, GatewayServices, SessionView } from './handler.ts';
 import { apiOf } from './messages.ts';
 import {
@@ -59,7 +61,7 @@ export interface LeaderHint {
   readonly leaderEpoch: number;
 }
 
-/** Hints by topic name and partition; only partitions whose leader is known. */
+/** Hints by topic name and partition; only partitions whose leader is known and has a port. */
 export type LeaderHints = ReadonlyMap<string, ReadonlyMap<number, LeaderHint>>;
 
 const metadataApi = apiOf(metadataRequestCodec, metadataResponseCodec, { min: 7 });
@@ -90,7 +92,7 @@ export async function findLeaders(
       if (view !== undefined && isMirrored(view)) {
         const epoch = mirrorLeaderEpoch(view, partitionIndex);
         partitions.set(partitionIndex, { leaderId: services.linkNodeId, leaderEpoch: epoch });
-      } else if (leaderId >= 0 && leaderEpoch >= 0) {
+      } else if (leaderEpoch >= 0 && hasEndpoint(services, leaderId)) {
         const shift = openNativeExtent(view?.partition(partitionIndex))?.epochShift ?? 0;
         partitions.set(partitionIndex, { leaderId, leaderEpoch: leaderEpoch + shift });
       }
@@ -98,6 +100,40 @@ export async function findLeaders(
     hints.set(topic.name, partitions);
   }
   return hints;
+}
+
+/** A leader that nobody knows; a zero would name broker 0. */
+export const noLeader: LeaderHint = { leaderId: -1, leaderEpoch: -1 };
+
+/** Whether a hint to that leader leads anywhere. */
+export function hasEndpoint(services: GatewayServices, leaderId: number): boolean {
+  return leaderId >= 0 && services.endpoint(leaderId) !== undefined;
+}
+
+interface HintedPartition {
+  readonly errorCode: number;
+  readonly currentLeader: { leaderId: number; leaderEpoch: number };
+}
+
+/**
+ * Takes hints out of an answer that has no endpoint for them: what they name has no port of ours,
+ * or the broker itself knew none. Clients would have to pass them over (Java does unless its
+ * metadata has the node), and look the leader up. Without an error there is no hint, whatever the
+ * fields say. True when anything was taken out.
+ */
+export function dropLostHints(
+  nodeEndpoints: readonly WireNode[],
+  partitions: readonly HintedPartition[],
+): boolean {
+  const reachable = new Set(nodeEndpoints.map(({ nodeId }) => nodeId));
+  let isChanged = false;
+  for (const { errorCode, currentLeader } of partitions) {
+    if (errorCode === ErrorCode.NONE || currentLeader.leaderId < 0) continue;
+    if (reachable.has(currentLeader.leaderId)) continue;
+    Object.assign(currentLeader, noLeader);
+    isChanged = true;
+  }
+  return isChanged;
 }
 
 /** The endpoints that belong to hints, each node once. */

@@ -131,9 +131,6 @@ export function splitShareTopics<Topic extends ShareTopic>(
   return { kept: isChanged ? kept : null, refused };
 }
 
-/** A leader that nobody knows; a zero would name broker 0. */
-export const noLeader = { leaderId: -1, leaderEpoch: -1 } as const;
-
 export function shiftLeader<Leader extends { readonly leaderEpoch: number }>(
   leader: Leader,
   native: NativeExtent,

@@ -35,7 +35,7 @@ import {
   unreadable,
 } from './extent-reader.ts';
 import {
-  addEndpoints,
+  completeHints,
   currentLeaderFrom,
   fetchKey,
   fromExtent,
@@ -229,7 +229,7 @@ export async function fetchMerged(
     errorCode,
     responses: isRefused ? [] : inRequestOrder(request.topics, answers),
   });
-  addEndpoints(session.services, merged, header.apiVersion);
+  completeHints(session.services, merged, header.apiVersion);
   session.tell(merged);
   return responseTo(header, fetchResponseCodec, merged);
 }

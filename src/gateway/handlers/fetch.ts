@@ -23,7 +23,8 @@ const sessionsFrom = 7;
 /**
  * From version 16 on a response may name brokers' addresses in its last bytes. Requests of 15 and
  * later differ only in tags of replicas, and responses only in those addresses: asked as 15, a
- * response can stream through.
+ * response can stream through. A leader that it hints at is one that clients know from metadata,
+ * which names nobody without a port of ours, or they pass the hint over.
  */
 const versionWithoutEndpoints = 15;
 

@@ -38,7 +38,7 @@ import type {
   SessionView,
 } from '../handler.ts';
 import { decodeBody, type Rewrite, requestWith, responseTo, rewriting } from '../messages.ts';
-import { advertiseNodes } from '../node-endpoints.ts';
+import { advertiseNodes, dropLostHints } from '../node-endpoints.ts';
 import type { OwnTopics } from '../own-topics.ts';
 import {
   type ProduceVerdict,
@@ -200,7 +200,7 @@ function shifting(
   return rewriting(header, produceResponseCodec, (response) => {
     const isShifted = plan.hasPromoted && shiftPromoted(session, response);
     const isDone = plan.refused.length === 0 && response.nodeEndpoints.length === 0;
-    return isDone ? isShifted : complete(response, isShifted);
+    return isDone ? dropLost(response) || isShifted : complete(response, isShifted);
   });
 
   async function complete(response: ProduceResponse, isShifted: boolean): Promise<boolean> {
@@ -214,10 +214,15 @@ function shifting(
       response.nodeEndpoints.push(
         ...answers.nodeEndpoints.filter(({ nodeId }) => !known.has(nodeId)),
       );
-      return true;
     }
-    return isShifted || isAdvertised;
+    const isDropped = dropLost(response);
+    return plan.refused.length > 0 || isShifted || isDropped || isAdvertised;
   }
+}
+
+function dropLost({ responses, nodeEndpoints }: ProduceResponse): boolean {
+  const partitions = responses.flatMap(({ partitionResponses }) => partitionResponses);
+  return dropLostHints(nodeEndpoints, partitions);
 }
 
 function inOrder(

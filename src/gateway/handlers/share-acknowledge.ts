@@ -15,10 +15,9 @@ import {
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Disposition, Handler, RequestContext } from '../handler.ts';
 import { answer, decodeBody, requestWith, rewriting } from '../messages.ts';
-import { advertiseNodes } from '../node-endpoints.ts';
+import { advertiseNodes, dropLostHints, noLeader } from '../node-endpoints.ts';
 import {
   isAnyUnsettled,
-  noLeader,
   type RefusedShareTopic,
   type ShareRefusal,
   sharePlace,
@@ -38,8 +37,10 @@ export const shareAcknowledgeHandler: Handler = (context) => {
   const rewrite = rewriting(header, shareAcknowledgeResponseCodec, async (response) => {
     const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
+    const answered = response.responses.flatMap(({ partitions }) => partitions);
+    const isDropped = dropLostHints(response.nodeEndpoints, answered);
     response.responses.push(...refused.map(refusedTopic));
-    return isShifted || isAdvertised || refused.length > 0;
+    return isShifted || isDropped || isAdvertised || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
   const native = { ...request, topics: kept };

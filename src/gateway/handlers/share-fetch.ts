@@ -22,11 +22,10 @@ import { ErrorCode, emptyBytes } from '../../../protocol/index.ts';
 import { shiftRecords } from '../fetch-shift.ts';
 import type { Disposition, Handler, RequestContext } from '../handler.ts';
 import { answer, decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
-import { advertiseNodes } from '../node-endpoints.ts';
+import { advertiseNodes, dropLostHints, noLeader } from '../node-endpoints.ts';
 import { holdBack } from '../produce-refusal.ts';
 import {
   isAnyUnsettled,
-  noLeader,
   notLeaderForShare,
   type ShareRefusal,
   sharePlace,
@@ -47,12 +46,14 @@ export const shareFetchHandler: Handler = (context) => {
   const rewrite = rewriting(header, shareFetchResponseCodec, async (response) => {
     const isAdvertised = await advertiseNodes(session.services, response.nodeEndpoints);
     const isShifted = shiftResponse(directory, response);
+    const answered = response.responses.flatMap(({ partitions }) => partitions);
+    const isDropped = dropLostHints(response.nodeEndpoints, answered);
     for (const { topic, refusals } of refused) {
       response.responses.push(
         refusedTopic(topic, (partition) => refusals.get(partition) ?? notLeaderForShare),
       );
     }
-    return isShifted || isAdvertised || refused.length > 0;
+    return isShifted || isDropped || isAdvertised || refused.length > 0;
   });
   if (kept === null) return { kind: 'forward', rewrite };
   const changed = requestWith(context, shareFetchRequestCodec, { ...request, topics: kept });
