@@ -40,7 +40,12 @@ export interface MemoryTerm {
 }
 
 const smallestBlockBytes = Math.min(...receiveBlockSizes);
-/** What one read can bring while memory is short; TLS gives so much at a time. */
+/**
+ * What one read brings while memory is short: a block of the smallest size, or a TLS record where
+ * Node does not read into blocks. A larger block taken before that may bring more, with TLS many
+ * records together. All blocks are limited together, so what they bring over is covered by the sum
+ * of all connections, not by what is said of each.
+ */
 const readBytesMax = Math.max(smallestBlockBytes, 16 * 1024);
 
 /** What a client says of itself, its id and its software, and what is known of its rights. */
