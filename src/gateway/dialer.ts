@@ -8,7 +8,8 @@ import { type Address, addressKey } from '../cluster/address.ts';
 import type { BrokerInfo, Cluster } from '../cluster/cluster.ts';
 import type { ClusterSecurity } from '../cluster/security.ts';
 import { connectionError } from '../cluster/transport.ts';
-import { connectTimeoutMs, socketBufferBytes } from './limits.ts';
+import { connectTimeoutMs } from './limits.ts';
+import { socketOptions } from './socket-options.ts';
 import type { UpstreamAddresses } from './upstream-addresses.ts';
 
 export class Dialer {
@@ -72,14 +73,6 @@ export class Dialer {
     }
   }
 }
-
-const socketOptions = {
-  allowHalfOpen: true,
-  noDelay: true,
-  keepAlive: true,
-  keepAliveInitialDelay: 60_000,
-  highWaterMark: socketBufferBytes,
-};
 
 async function open(address: Address, security: ClusterSecurity | undefined): Promise<Socket> {
   const { host, port } = address;

@@ -6,8 +6,9 @@
 import { constants } from 'node:crypto';
 import { createServer, type Server, Socket } from 'node:net';
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
-import { handshakeTimeoutMs, socketBufferBytes } from './limits.ts';
+import { handshakeTimeoutMs } from './limits.ts';
 import type { ListenerTls } from './listener-tls.ts';
+import { socketOptions } from './socket-options.ts';
 
 export interface ListenerAddress {
   readonly host: string;
@@ -36,14 +37,6 @@ export interface ListenerOptions {
   /** A connection that the system could not accept; the port goes on listening. */
   onFault(error: Error): void;
 }
-
-const socketOptions = {
-  allowHalfOpen: true,
-  noDelay: true,
-  keepAlive: true,
-  keepAliveInitialDelay: 60_000,
-  highWaterMark: socketBufferBytes,
-};
 
 export class Listener {
   readonly #server: Server;

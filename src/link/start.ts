@@ -2,13 +2,9 @@
 // at what was left behind. Owns the order of start and stop; refuses to know anything else.
 // Invariant: the directory has opened every log (and hides what an uncommitted switch appended)
 // before a link or a client is served.
-import type { MirrorStorage } from '../../storage/mirror-log.ts';
-import type { Cluster } from '../cluster/cluster.ts';
 import type { GroupGate } from '../gateway/handler.ts';
 import type { TopicDirectory } from '../gateway/topic-directory.ts';
-import type { Events } from '../observe/events.ts';
-import type { LinkRecord, TopicRecord } from '../state/records.ts';
-import type { State } from '../state/state.ts';
+import type { TopicRecord } from '../state/records.ts';
 import { LinkTasks } from '../tasks/link-tasks.ts';
 import { PrefixRetention } from '../tasks/prefix-retention.ts';
 import { defaultLinkLimits, type LinkClock, type LinkContext, type LinkLimits } from './context.ts';
@@ -35,13 +31,7 @@ import { WriteGrants } from './switch/write-grants.ts';
 /** Creations that a crash has cut short, gone on with at once. */
 const creationsInFlight = 16;
 
-export interface StartLinksOptions {
-  readonly state: State;
-  readonly storage: MirrorStorage;
-  readonly destination: Cluster;
-  readonly connectSource: (record: LinkRecord) => Promise<Cluster>;
-  readonly events: Events;
-  readonly clock: LinkClock;
+export interface StartLinksOptions extends Omit<LinkContext, 'limits' | 'ownTopicPrefix'> {
   readonly limits?: Partial<LinkLimits>;
   /** Topics with this prefix are ours and are never mirrored. Default `__causeway`. */
   readonly ownTopicPrefix?: string;
