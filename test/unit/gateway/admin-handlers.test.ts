@@ -94,30 +94,16 @@ import { OwnTopics } from '../../../src/gateway/own-topics.ts';
 import {
   DESCRIBE,
   exchange,
-  FakeSession,
+  type FakeSession,
   linkNodeId,
+  mirror,
   ordersId,
-  promotedAt100,
+  promoted,
   READ,
-  type TopicFixture,
+  sessionWith,
 } from './read-fixtures.ts';
 
 const ownTopics = new OwnTopics('__causeway');
-const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
-const promoted: TopicFixture = {
-  name: 'orders',
-  mode: 'promoted',
-  log: null,
-  timeline: promotedAt100(),
-};
-
-function sessionWith(topics: readonly TopicFixture[], role: FakeSession['role']['kind']) {
-  const session = new FakeSession(
-    role === 'broker' ? { kind: 'broker', nodeId: 1 } : { kind: role },
-  );
-  for (const topic of topics) session.directory.put(topic);
-  return session;
-}
 
 /** What the broker got of one API. */
 function sentTo(session: FakeSession, { apiKey }: { readonly apiKey?: number | undefined }) {

@@ -3,15 +3,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ApiKey, type Reader } from '../../../protocol/index.ts';
+import { ApiKey } from '../../../protocol/index.ts';
 import type { Disposition, Handler } from '../../../src/gateway/handler.ts';
 import { IntakeBudget } from '../../../src/gateway/request-intake.ts';
 import { stalls, until } from '../../helpers/wait.ts';
-import { sessionBetween } from './session-fixtures.ts';
+import { heartbeat, heartbeatApi } from './request-fixtures.ts';
+import { answersLateReader, sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
-
-const heartbeat = (correlationId: number, body?: Buffer): Buffer =>
-  requestFrame({ apiKey: ApiKey.Heartbeat, apiVersion: 0, correlationId }, body);
 
 /** Seeded, so that a failure can be run again. */
 function randomFrom(seed: number): () => number {
@@ -23,15 +21,6 @@ function randomFrom(seed: number): () => number {
 }
 
 const framed = (frame: Buffer): Buffer[] => [frameOf(frame)];
-
-const heartbeatApi = {
-  key: ApiKey.Heartbeat,
-  name: 'Heartbeat',
-  versionMin: 0,
-  versionMax: 0,
-  encode: () => undefined,
-  decode: (reader: Reader) => reader.readInt32(),
-};
 
 /** Every way in which a request can be dealt with, chosen at random. */
 function anyDisposition(random: () => number): Handler {
@@ -171,31 +160,16 @@ test('a frame split at any byte is the same frame, both ways', async () => {
 
 test('R14: a reader that does not read stops the broker, and gets all of it later', async () => {
   const fixture = await sessionBetween({ keepsFrames: false });
-  const { broker, client } = fixture;
   try {
-    const answerBytes = 256 * 1024 * 1024;
+    const bodyBytes = 256 * 1024 * 1024;
     const piece = Buffer.alloc(1024 * 1024, 7);
-    let sent = 0;
-    broker.script = ({ socket, header }) => {
-      socket.write(Buffer.concat([int32(answerBytes + 4), int32(header.correlationId)]));
-      const pump = (): void => {
-        while (sent < answerBytes) {
-          sent += piece.length;
-          if (!socket.write(piece)) {
-            socket.once('drain', pump);
-            return;
-          }
-        }
-      };
-      pump();
-    };
-    client.socket.pause();
-    client.socket.write(heartbeat(1));
-    await stalls(() => sent);
-    assert.ok(sent < 32 * 1024 * 1024, `${sent} bytes were taken for a client that does not read`);
-    client.socket.resume();
-    await until('the whole answer', () => client.receivedBytes === answerBytes + 8, {
-      describe: () => `${client.receivedBytes} bytes`,
+    await answersLateReader(fixture, {
+      request: heartbeat(1),
+      answerBytes: bodyBytes + 8,
+      piece: (sentBytes, { header }) =>
+        sentBytes === 0
+          ? Buffer.concat([int32(bodyBytes + 4), int32(header.correlationId)])
+          : piece,
     });
   } finally {
     fixture.close();

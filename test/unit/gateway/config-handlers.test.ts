@@ -46,18 +46,12 @@ import {
   exchange,
   FakeSession,
   linkNodeId,
-  promotedAt100,
+  mirror,
+  promoted,
   type TopicFixture,
 } from './read-fixtures.ts';
 
 const ownTopics = new OwnTopics('__causeway');
-const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
-const promoted: TopicFixture = {
-  name: 'orders',
-  mode: 'promoted',
-  log: null,
-  timeline: promotedAt100(),
-};
 
 test('configs: what always follows the source is refused on a mirror, and free after promotion', async () => {
   const codecs = {

@@ -21,26 +21,14 @@ import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
   DESCRIBE,
   exchange,
-  FakeSession,
-  promotedAt100,
+  type FakeSession,
+  mirror,
+  promoted,
   READ,
-  type TopicFixture,
+  sessionWith,
 } from './read-fixtures.ts';
 
 const ownTopics = new OwnTopics('__causeway');
-const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
-const promoted: TopicFixture = {
-  name: 'orders',
-  mode: 'promoted',
-  log: null,
-  timeline: promotedAt100(),
-};
-
-function sessionWith(topics: readonly TopicFixture[], role: 'broker' | 'link') {
-  const session = new FakeSession(role === 'broker' ? { kind: role, nodeId: 1 } : { kind: role });
-  for (const topic of topics) session.directory.put(topic);
-  return session;
-}
 
 const deleteRecords = { request: deleteRecordsRequestCodec, response: deleteRecordsResponseCodec };
 

@@ -24,10 +24,10 @@ import {
   Reader,
 } from '../../../protocol/index.ts';
 import { fetchHandler } from '../../../src/gateway/handlers/fetch.ts';
-import { stalls, until } from '../../helpers/wait.ts';
+import { until } from '../../helpers/wait.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import { batchesOf, FakeDirectory, ordersId, promotedAt100 } from './read-fixtures.ts';
-import { sessionBetween } from './session-fixtures.ts';
+import { answersLateReader, sessionBetween } from './session-fixtures.ts';
 
 const version = 13;
 /** Two answers of these do not fit into what the kernel holds for a connection. */
@@ -115,30 +115,12 @@ test('R14: a reader that does not read stops the broker in the middle of a shift
     directory: promoted(),
     keepsFrames: false,
   });
-  const { broker, client } = fixture;
   try {
     const answer = answerFrame(1, batchesLarge);
-    let sent = 0;
-    broker.script = ({ socket }) => {
-      const pump = (): void => {
-        while (sent < answer.length) {
-          const piece = answer.subarray(sent, sent + batchBytes);
-          sent += piece.length;
-          if (!socket.write(piece)) {
-            socket.once('drain', pump);
-            return;
-          }
-        }
-      };
-      pump();
-    };
-    client.socket.pause();
-    client.socket.write(fetchFrame(1));
-    await stalls(() => sent);
-    assert.ok(sent < 32 * 1024 * 1024, `${sent} bytes were taken for a client that does not read`);
-    client.socket.resume();
-    await until('the whole answer', () => client.receivedBytes === answer.length, {
-      describe: () => `${client.receivedBytes} of ${answer.length} bytes`,
+    await answersLateReader(fixture, {
+      request: fetchFrame(1),
+      answerBytes: answer.length,
+      piece: (sentBytes) => answer.subarray(sentBytes, sentBytes + batchBytes),
     });
   } finally {
     fixture.close();

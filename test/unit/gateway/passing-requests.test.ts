@@ -5,18 +5,7 @@ import assert from 'node:assert/strict';
 import { createHash, type Hash } from 'node:crypto';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  createPartitionProduceData,
-  createProduceRequest,
-  createTopicProduceData,
-  encodeProduceRequest,
-} from '../../../protocol/generated/produce-request.ts';
-import {
-  ApiKey,
-  encodeRequestFrame,
-  type Reader,
-  type RequestHeader,
-} from '../../../protocol/index.ts';
+import { ApiKey, encodeRequestFrame, type RequestHeader } from '../../../protocol/index.ts';
 import type { Handler } from '../../../src/gateway/handler.ts';
 import {
   createProduceHandler,
@@ -28,11 +17,9 @@ import { passRoute, type Route } from '../../../src/gateway/router.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { until } from '../../helpers/wait.ts';
 import { FakeDirectory, FakeSession } from './read-fixtures.ts';
+import { heartbeat, heartbeatApi, produceFrame } from './request-fixtures.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { frameOf, int32, requestFrame } from './wire-fixtures.ts';
-
-const heartbeat = (correlationId: number, body?: Buffer): Buffer =>
-  requestFrame({ apiKey: ApiKey.Heartbeat, apiVersion: 0, correlationId }, body);
 
 function randomBytes(random: SeededRandom): Buffer {
   const size = random.pick([0, 1, 100, 5_000, 70_000, 300_000, 1_500_000]);
@@ -89,15 +76,6 @@ test('R14: memory that is used again never changes what passes, both ways', asyn
   }
 });
 
-const heartbeatApi = {
-  key: ApiKey.Heartbeat,
-  name: 'Heartbeat',
-  versionMin: 0,
-  versionMax: 0,
-  encode: () => undefined,
-  decode: (reader: Reader) => reader.readInt32(),
-};
-
 test('a header that is nearly the one before is not taken for it', () => {
   const passing = new PassingRequest();
   const route = { route: () => passRoute };
@@ -149,24 +127,6 @@ test('R13: a request of our own waits for the end of one that passes', async () 
   }
 });
 
-function produceTo(names: readonly string[], recordsBytes: number, acks = 1): Buffer {
-  const header = { apiKey: ApiKey.Produce, apiVersion: 9, correlationId: 1, clientId: 'test' };
-  const message = createProduceRequest({
-    acks,
-    topicData: names.map((name) =>
-      createTopicProduceData({
-        name,
-        partitionData: [
-          createPartitionProduceData({ index: 0, records: Buffer.alloc(recordsBytes) }),
-        ],
-      }),
-    ),
-  });
-  return Buffer.concat(
-    encodeRequestFrame(header, (writer) => encodeProduceRequest(writer, message, 9)),
-  );
-}
-
 async function producing() {
   const directory = new FakeDirectory();
   const ownTopics = new OwnTopics('__causeway', '__causeway_');
@@ -190,7 +150,7 @@ async function producing() {
 test('a Produce to an ordinary topic is on its way before all of it is here', async () => {
   const { broker, client, receivedBefore, close } = await producing();
   try {
-    const request = produceTo(['plain'], 2_000_000);
+    const request = produceFrame({ names: ['plain'], recordsBytes: 2_000_000 });
     client.socket.write(request.subarray(0, 1_000_000));
     await until('half of it', () => broker.receivedBytes - receivedBefore === 1_000_000);
     client.socket.write(request.subarray(1_000_000));
@@ -205,7 +165,7 @@ test('R3: of a Produce nothing goes on before its last topic is known', async ()
   const { broker, client, directory, receivedBefore, close } = await producing();
   try {
     directory.put({ name: 'orders', mode: 'switching', log: null });
-    const request = produceTo(['plain', 'orders'], 400_000);
+    const request = produceFrame({ names: ['plain', 'orders'], recordsBytes: 400_000 });
     const end = request.indexOf('orders');
     client.socket.write(request.subarray(0, end));
     // The next request is answered behind it, so whatever was to be sent on has been sent.
@@ -222,7 +182,7 @@ test('R3: of a Produce nothing goes on before its last topic is known', async ()
 test('R3: a topic that became a mirror while its Produce was coming in gets none of it', async () => {
   const { broker, client, directory, summaries, receivedBefore, close } = await producing();
   try {
-    const request = produceTo(['orders'], 1_000_000);
+    const request = produceFrame({ names: ['orders'], recordsBytes: 1_000_000 });
     client.socket.write(request.subarray(0, 600_000));
     await until('part of it', () => broker.receivedBytes - receivedBefore === 600_000);
     directory.put({ name: 'orders', mode: 'mirror', topicId: null, log: null });
@@ -239,7 +199,8 @@ test('R3: a topic that became a mirror while its Produce was coming in gets none
 test('R13: a Produce with acks=0 that passes takes no slot', async () => {
   const { broker, client, close } = await producing();
   try {
-    client.socket.write(Buffer.concat([produceTo(['plain'], 300_000, 0), heartbeat(7)]));
+    const silent = produceFrame({ names: ['plain'], recordsBytes: 300_000, acks: 0 });
+    client.socket.write(Buffer.concat([silent, heartbeat(7)]));
     broker.script = ({ header, reply }) => {
       if (header.apiKey !== ApiKey.Produce) reply(int32(2));
     };

@@ -31,23 +31,16 @@ import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
   exchange,
   FakeSession,
+  mirror,
   ordersId,
   otherId,
-  promotedAt100,
+  promoted,
   READ,
   type TopicFixture,
 } from './read-fixtures.ts';
 
 const codecs = { request: produceRequestCodec, response: produceResponseCodec };
 const records = Buffer.from('not looked into');
-
-const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
-const promoted: TopicFixture = {
-  name: 'orders',
-  mode: 'promoted',
-  log: null,
-  timeline: promotedAt100(),
-};
 
 const ids: Record<string, string> = { orders: ordersId, plain: otherId };
 

@@ -18,7 +18,7 @@ import {
   Reader,
 } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError, type ClusterMetadata } from '../../../src/cluster/cluster.ts';
-import { startGateway } from '../../../src/gateway/gateway.ts';
+import { type GatewayOptions, startGateway } from '../../../src/gateway/gateway.ts';
 import { createHandlers } from '../../../src/gateway/handler-table.ts';
 import { silentMsMax } from '../../../src/gateway/limits.ts';
 import { OwnTopics } from '../../../src/gateway/own-topics.ts';
@@ -80,11 +80,10 @@ function clusterNamed(answer: () => string): Cluster {
   return { metadata, brokers: [], bootstrap } as unknown as Cluster;
 }
 
-test('fault 41: another cluster at the same addresses is not served, until ours is back', async () => {
+async function gatewayOver(clusterId: () => string, options: Partial<GatewayOptions> = {}) {
   const ports = await reservePorts(3, { isConsecutive: true });
   const [bootstrapPort = 0, first = 0, last = 0] = ports;
   const events = new Events();
-  let clusterId = 'ours';
   const gateway = await startGateway({
     config: {
       bind: '127.0.0.1',
@@ -93,12 +92,23 @@ test('fault 41: another cluster at the same addresses is not served, until ours 
       brokerPorts: { first, last },
       linkNodeId: 1_000_000,
     },
-    cluster: clusterNamed(() => clusterId),
+    cluster: clusterNamed(clusterId),
     directory: new FakeDirectory(),
     ports: { load: () => ({}), save: () => Promise.resolve() },
     events,
     refreshIntervalMs: 5,
+    ...options,
   });
+  const close = async (): Promise<void> => {
+    await gateway.close({ drainMs: 0 });
+    releasePorts(ports);
+  };
+  return { gateway, bootstrapPort, events, close };
+}
+
+test('fault 41: another cluster at the same addresses is not served, until ours is back', async () => {
+  let clusterId = 'ours';
+  const { gateway, bootstrapPort, events, close } = await gatewayOver(() => clusterId);
   const told = (event: string) => events.since(0).filter((entry) => entry.event === event);
   try {
     const before = connect(bootstrapPort, '127.0.0.1');
@@ -119,29 +129,14 @@ test('fault 41: another cluster at the same addresses is not served, until ours 
     await until('a session again', () => gateway.stats.connections === 1);
     for (const socket of [before, late, again]) socket.destroy();
   } finally {
-    await gateway.close({ drainMs: 0 });
-    releasePorts(ports);
+    await close();
   }
 });
 
 test('R14: a client that connects and sends no request is ended', async () => {
-  const ports = await reservePorts(3, { isConsecutive: true });
-  const [bootstrapPort = 0, first = 0, last = 0] = ports;
   let nowMs = 0;
   const reasons: unknown[] = [];
-  const gateway = await startGateway({
-    config: {
-      bind: '127.0.0.1',
-      advertise: '127.0.0.1',
-      bootstrapPort,
-      brokerPorts: { first, last },
-      linkNodeId: 1_000_000,
-    },
-    cluster: clusterNamed(() => 'ours'),
-    directory: new FakeDirectory(),
-    ports: { load: () => ({}), save: () => Promise.resolve() },
-    events: new Events(),
-    refreshIntervalMs: 5,
+  const { gateway, bootstrapPort, close } = await gatewayOver(() => 'ours', {
     now: () => nowMs,
     onConnection: (phase, { reason = null }) => {
       if (phase === 'closed') reasons.push(reason);
@@ -162,31 +157,17 @@ test('R14: a client that connects and sends no request is ended', async () => {
     assert.equal(gateway.stats.vanishedTotal, 1);
     await until('the FIN', () => silent.readableEnded || silent.destroyed);
   } finally {
-    await gateway.close({ drainMs: 0 });
-    releasePorts(ports);
+    await close();
   }
 });
 
 test('a fault of ours while the list of brokers is renewed was told as an unreachable destination', async () => {
-  const ports = await reservePorts(3, { isConsecutive: true });
-  const [bootstrapPort = 0, first = 0, last = 0] = ports;
-  const events = new Events();
   let fault: Error | null = null;
   const clusterId = (): string => {
     if (fault !== null) throw fault;
     return 'ours';
   };
-  const gateway = await startGateway({
-    config: {
-      ...{ bind: '127.0.0.1', advertise: '127.0.0.1', linkNodeId: 1_000_000 },
-      ...{ bootstrapPort, brokerPorts: { first, last } },
-    },
-    cluster: clusterNamed(clusterId),
-    directory: new FakeDirectory(),
-    ports: { load: () => ({}), save: () => Promise.resolve() },
-    events,
-    refreshIntervalMs: 5,
-  });
+  const { gateway, events, close } = await gatewayOver(clusterId);
   const told = () => new Set(events.since(0).map(({ level, event }) => `${level} ${event}`));
   try {
     fault = new TypeError('not a function');
@@ -197,8 +178,7 @@ test('a fault of ours while the list of brokers is renewed was told as an unreac
     fault = new ClusterError('UNREACHABLE', 'gone', { maybeSent: false });
     await until('another cause', () => told().has('warn destination_unreachable'));
   } finally {
-    await gateway.close({ drainMs: 0 });
-    releasePorts(ports);
+    await close();
   }
 });
 

@@ -73,6 +73,14 @@ export interface TopicFixture {
   sourceClusters?: readonly string[];
 }
 
+export const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
+export const promoted: TopicFixture = {
+  name: 'orders',
+  mode: 'promoted',
+  log: null,
+  timeline: promotedAt100(),
+};
+
 export class FakeDirectory implements TopicDirectory {
   readonly topics = new Map<string, TopicFixture>();
   readonly listeners = new Set<(topic: string) => void>();
@@ -340,4 +348,13 @@ export function batchesOf(records: Buffer | null): { base: bigint; epoch: number
     position += 12 + records.readInt32BE(position + 8);
   }
   return found;
+}
+
+/** At a listener of that kind, over these topics. */
+export function sessionWith(topics: readonly TopicFixture[], role: ListenerRole['kind']) {
+  const session = new FakeSession(
+    role === 'broker' ? { kind: 'broker', nodeId: 1 } : { kind: role },
+  );
+  for (const topic of topics) session.directory.put(topic);
+  return session;
 }

@@ -3,13 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  createPartitionProduceData,
-  createProduceRequest,
-  createTopicProduceData,
-  encodeProduceRequest,
-} from '../../../protocol/generated/produce-request.ts';
-import { ApiKey, encodeRequestFrame } from '../../../protocol/index.ts';
+import { ApiKey } from '../../../protocol/index.ts';
 import type { Passage } from '../../../src/gateway/handler.ts';
 import {
   createProduceHandler,
@@ -22,34 +16,9 @@ import { passRoute, type Route } from '../../../src/gateway/router.ts';
 import { SeededRandom } from '../../helpers/seeded-random.ts';
 import { until } from '../../helpers/wait.ts';
 import { FakeDirectory, FakeSession } from './read-fixtures.ts';
+import { produceFrame } from './request-fixtures.ts';
 import { sessionBetween } from './session-fixtures.ts';
 import { int32, requestFrame } from './wire-fixtures.ts';
-
-interface ProduceShape {
-  readonly names: readonly string[];
-  readonly recordsBytes?: number;
-  readonly acks?: number;
-  readonly correlationId?: number;
-}
-
-/** With its prefix. */
-function produceFrame({ names, recordsBytes = 2000, acks = 1, correlationId = 1 }: ProduceShape) {
-  const header = { apiKey: ApiKey.Produce, apiVersion: 9, correlationId, clientId: 'test' };
-  const message = createProduceRequest({
-    acks,
-    topicData: names.map((name) =>
-      createTopicProduceData({
-        name,
-        partitionData: [
-          createPartitionProduceData({ index: 0, records: Buffer.alloc(recordsBytes) }),
-        ],
-      }),
-    ),
-  });
-  return Buffer.concat(
-    encodeRequestFrame(header, (writer) => encodeProduceRequest(writer, message, 9)),
-  );
-}
 
 function produceRoute(): Route {
   const ownTopics = new OwnTopics('__causeway', '__causeway_');

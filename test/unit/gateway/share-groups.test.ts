@@ -62,19 +62,12 @@ import {
   batchesOf,
   exchange,
   FakeSession,
+  mirror,
   ordersId,
   otherId,
-  promotedAt100,
+  promoted,
   type TopicFixture,
 } from './read-fixtures.ts';
-
-const mirror: TopicFixture = { name: 'orders', mode: 'mirror', log: null };
-const promoted: TopicFixture = {
-  name: 'orders',
-  mode: 'promoted',
-  log: null,
-  timeline: promotedAt100(),
-};
 
 const fetchCodecs = { request: shareFetchRequestCodec, response: shareFetchResponseCodec };
 const ackCodecs = {

@@ -4,7 +4,7 @@
 // Owns: one mirrored topic over a log on disk. Refuses to know how answers are fetched. Invariant:
 // the append that is under way ends only when the test says so.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { defaultLinkLimits, systemClock } from '../../../src/link/context.ts';
 import { LinkFeeds } from '../../../src/link/fetch/link-feeds.ts';
@@ -15,14 +15,15 @@ import { until } from '../../helpers/wait.ts';
 import { FakeLink } from './fake-link.ts';
 import { FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
 
-test('R11: a topic is held only when the append that somebody else has stopped has ended', async (t) => {
+/** Feeds of a link, and a topic of one partition for them. */
+async function scene(t: TestContext, link: FakeLink) {
   const { storage } = await openTestStorage(t);
   const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
   const record = { name: 't', sourceTopic: 't', sourceTopicId: sourceId };
   const partitions = [{ partition: 0, log, timeline: newMirror(virtualOffset(0n)) }];
   const settings = { waitMs: 10, bytesMax: 1_000, partitionBytesMax: 1_000, bytesPerSecond: null };
   const feeds = new LinkFeeds({
-    link: new FakeLink(new FakeCluster()),
+    link,
     clock: systemClock,
     limits: defaultLinkLimits,
     storage,
@@ -30,7 +31,12 @@ test('R11: a topic is held only when the append that somebody else has stopped h
     mayFetch: () => true,
     fetchersPerBroker: () => 1,
   });
-  feeds.start({ record, partitions } as unknown as MirrorTopic, undefined);
+  return { feeds, topic: { record, partitions } as unknown as MirrorTopic };
+}
+
+test('R11: a topic is held only when the append that somebody else has stopped has ended', async (t) => {
+  const { feeds, topic } = await scene(t, new FakeLink(new FakeCluster()));
+  feeds.start(topic, undefined);
   let endAppend: (() => void) | undefined;
   const appending = feeds.feeds('t')[0]?.exclusively(
     () =>
@@ -69,23 +75,10 @@ class Hung extends FakeCluster {
 }
 
 test('the look at the source waited for a broker that hung, after its partitions had moved on', async (t) => {
-  const { storage } = await openTestStorage(t);
-  const log = await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const record = { name: 't', sourceTopic: 't', sourceTopicId: sourceId };
-  const partitions = [{ partition: 0, log, timeline: newMirror(virtualOffset(0n)) }];
-  const settings = { waitMs: 10, bytesMax: 1_000, partitionBytesMax: 1_000, bytesPerSecond: null };
   const source = new Hung();
   const link = new FakeLink(source);
-  const feeds = new LinkFeeds({
-    link,
-    clock: systemClock,
-    limits: defaultLinkLimits,
-    storage,
-    settings: () => settings,
-    mayFetch: () => true,
-    fetchersPerBroker: () => 1,
-  });
-  feeds.start({ record, partitions } as unknown as MirrorTopic, topicInfo('t', sourceId, [0]));
+  const { feeds, topic } = await scene(t, link);
+  feeds.start(topic, topicInfo('t', sourceId, [0]));
   await until('its broker is asked', () => source.asked === 1);
   const [leader] = topicInfo('t', sourceId, [0]).partitions;
   assert.ok(leader);

@@ -20,11 +20,15 @@ import type { LinkRuntime } from '../../../src/link/link.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { parseLinkSettings } from '../../../src/link/settings/link-settings.ts';
 import { Events } from '../../../src/observe/events.ts';
-import type { TopicRecord } from '../../../src/state/records.ts';
 import { ConfigSync } from '../../../src/tasks/configs.ts';
-import { virtualOffset } from '../../../src/timeline/offsets.ts';
-import { newMirror } from '../../../src/timeline/timeline.ts';
-import { FakeCluster, FakeState, shellId, sourceId, topicInfo } from '../link/fakes.ts';
+import {
+  FakeCluster,
+  FakeState,
+  mirrorRecord,
+  shellId,
+  sourceId,
+  topicInfo,
+} from '../link/fakes.ts';
 
 const topicConfig = 1;
 
@@ -55,20 +59,7 @@ function stage() {
   const state = new FakeState();
   const source = new Configured();
   const destination = new Configured();
-  const record: TopicRecord = {
-    kind: 'topic',
-    name: 't',
-    topicId: shellId,
-    link: 'dr',
-    sourceTopic: 't',
-    sourceTopicId: sourceId,
-    state: 'ACTIVE',
-    stateTimeMs: 0,
-    error: null,
-    partitions: [newMirror(virtualOffset(0n))],
-    stoppedBy: null,
-    syncedConfigs: { 'retention.ms': '1000' },
-  };
+  const record = mirrorRecord({ name: 't', syncedConfigs: { 'retention.ms': '1000' } });
   state.topics.set('t', record);
   source.topics.set('t', topicInfo('t', sourceId, [0]));
   destination.topics.set('t', topicInfo('t', shellId, [0]));
