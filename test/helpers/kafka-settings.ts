@@ -28,6 +28,13 @@ function majorOf(version: KafkaVersion): number {
   return Number(version.split('.')[0]);
 }
 
+/** Of share groups, for a cluster of any size: quick to be made, with one place for all of them. */
+export const oneShareState = {
+  'share.coordinator.state.topic.replication.factor': '1',
+  'share.coordinator.state.topic.min.isr': '1',
+  'share.coordinator.state.topic.num.partitions': '1',
+};
+
 function commonSettings(plan: BrokerPlan): Record<string, string> {
   const replication = String(Math.min(3, plan.brokersCount));
   const settings: Record<string, string> = {

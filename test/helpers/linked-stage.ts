@@ -13,15 +13,16 @@ import {
   prepareCauseway,
   startCauseway,
 } from './causeway-process.ts';
-import { type KafkaCluster, type KafkaClusterOptions, startKafkaCluster } from './kafka-cluster.ts';
+import { type ClusterPairOptions, startClusterPair } from './cluster-pair.ts';
+import type { KafkaCluster } from './kafka-cluster.ts';
 import { post, waitForMirrorEnds, waitForState } from './mirror-commands.ts';
+import { mirrorNewTopic, type Records } from './mirrored-topic.ts';
 import { firstDifference, listOffset, openCluster, readBatches } from './raw-batches.ts';
 import { type RecordingRelay, startRecordingRelay } from './recording-relay.ts';
+import type { NewTopic } from './topic-admin.ts';
 import { until } from './wait.ts';
 
-export interface StageOptions {
-  readonly source?: KafkaClusterOptions;
-  readonly destination?: KafkaClusterOptions;
+export interface StageOptions extends ClusterPairOptions {
   readonly linkConfigs?: Readonly<Record<string, string>>;
   readonly causeway?: Omit<CausewayOptions, 'destination'>;
   /** Puts a recording relay between the link and its source, which then has one broker. */
@@ -124,6 +125,16 @@ export class LinkedStage {
     return ends;
   }
 
+  /** A new topic of the source, and its mirror, complete on disk and for clients of the proxy. */
+  mirrorNewTopic(topic: string, records: Records, options: NewTopic = {}): Promise<bigint[]> {
+    const mirror = async (): Promise<bigint[]> => {
+      await this.mirror(topic);
+      await this.mirrored(topic);
+      return this.caughtUp(topic);
+    };
+    return mirrorNewTopic({ source: this.atSource, topic, records, options, mirror });
+  }
+
   /** The ends of all partitions as the proxy tells them to any client. */
   async ends(topic: string): Promise<number[]> {
     return (await offsets(this.atProxy, topic, -1n)).map(Number);
@@ -211,15 +222,11 @@ async function joinClusters(
 }
 
 export async function startStage(options: StageOptions = {}): Promise<LinkedStage> {
-  const started = await Promise.allSettled([
-    startKafkaCluster({ name: 'source', advertise: 'reachable', ...options.source }),
-    startKafkaCluster({ name: 'destination', ...options.destination }),
-  ]);
-  const clusters = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const { source, destination } = await startClusterPair({
+    source: { advertise: 'reachable', ...options.source },
+    destination: options.destination ?? {},
+  });
   try {
-    const [source, destination] = clusters;
-    for (const one of started) if (one.status === 'rejected') throw one.reason;
-    if (!source || !destination) throw new Error('two clusters are needed');
     const stage = await joinClusters(source, destination, options);
     try {
       await stage.createLink(options.linkConfigs);
@@ -229,7 +236,7 @@ export async function startStage(options: StageOptions = {}): Promise<LinkedStag
       throw error;
     }
   } catch (error) {
-    await Promise.all(clusters.map((cluster) => cluster.stop()));
+    await Promise.all([source.stop(), destination.stop()]);
     throw error;
   }
 }

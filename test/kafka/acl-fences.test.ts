@@ -11,7 +11,7 @@ import { openState } from '../../src/state/open-state.ts';
 import type { Acl } from '../../src/state/records.ts';
 import { aclKey } from '../../src/tasks/acl-diff.ts';
 import { uninstall } from '../../src/uninstall.ts';
-import { produce, Transaction } from '../helpers/own-producer.ts';
+import type { Transaction } from '../helpers/own-producer.ts';
 import { openCluster } from '../helpers/raw-batches.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
@@ -51,12 +51,7 @@ test('R16: --fence-source denies WRITE at the source only; every way back undoes
   // The link's filter matches the denial: it is not meant for the mirror.
   const link = await scene.aclLink('*', {});
   const topic = uniqueName('fenced');
-  await createTopic(world.source, topic);
-  const transaction = new Transaction(world.source, uniqueName('open'));
-  await transaction.begin(topic, [0]);
-  await produce(world.source, { topic, transaction }, ['holds the promotion up']);
-  await world.createMirror(link, topic);
-  await world.caughtUp(topic, [1n]);
+  const transaction = await world.mirrorOpenTransaction(topic, link);
 
   assert.equal((await promoteFenced([topic])).rows[0]?.error, null);
   await sourceHas(topic, [denial(topic)]);
@@ -104,13 +99,7 @@ test('R16: a link that goes, or a mirror, leaves no denial of WRITE at the sourc
   const [deleted, kept] = [uniqueName('deleted'), uniqueName('kept')];
   const transactions: Transaction[] = [];
   for (const topic of [deleted, kept]) {
-    await createTopic(world.source, topic);
-    const transaction = new Transaction(world.source, uniqueName('open'));
-    await transaction.begin(topic, [0]);
-    await produce(world.source, { topic, transaction }, ['holds the promotion up']);
-    transactions.push(transaction);
-    await world.createMirror(link, topic);
-    await world.caughtUp(topic, [1n]);
+    transactions.push(await world.mirrorOpenTransaction(topic, link));
     await promoteFenced([topic]);
     await sourceHas(topic, [denial(topic)]);
   }

@@ -11,6 +11,7 @@ import { directAccessRows, directAccessTable } from '../helpers/direct-access-ta
 import { startShareConsumer } from '../helpers/foreign-clients.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { JavaTools, shareStartAndLag } from '../helpers/java-tools.ts';
+import { oneShareState } from '../helpers/kafka-settings.ts';
 import { kafkaClient, withAdmin } from '../helpers/kafka-setup.ts';
 import { type LinkedStage, offsets, startStage } from '../helpers/linked-stage.ts';
 import { mirrorView, stopMirroring, waitForState } from '../helpers/mirror-commands.ts';
@@ -40,27 +41,15 @@ let tools: JavaTools;
 let bypassing: Consumer | undefined;
 
 before(async () => {
-  const settings = {
-    'share.coordinator.state.topic.replication.factor': '1',
-    'share.coordinator.state.topic.min.isr': '1',
-    'share.coordinator.state.topic.num.partitions': '1',
-  };
   stage = await startStage({
     // Kafka's own tools go to the brokers, and replicas from one to the other.
-    destination: { brokers: 2, advertise: 'reachable', settings },
+    destination: { brokers: 2, advertise: 'reachable', settings: oneShareState },
     linkConfigs: { 'topic.config.sync.ms': '300' },
   });
   tools = await JavaTools.start();
-  const { atSource, atProxy, causeway } = stage;
+  const { atProxy, causeway } = stage;
   const copies = [...mirrors, ...promotedTopics];
-  await Promise.all(
-    copies.map(async (topic) => {
-      await createTopic(atSource, topic);
-      await write(atSource, topic, 0, values('copied', copied));
-      await stage.mirror(topic);
-      await stage.mirrored(topic);
-    }),
-  );
+  await Promise.all(copies.map((topic) => stage.mirrorNewTopic(topic, values('copied', copied))));
   await Promise.all(promotedTopics.map((topic) => stopMirroring(causeway, 'promote', topic)));
   await Promise.all(ordinaryTopics.map((topic) => createTopic(atProxy, topic)));
   for (const topic of ordinaryTopics) await write(atProxy, topic, 0, values('copied', copied));

@@ -4,55 +4,37 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { isControl, readBatchHeader } from '../../protocol/index.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
 import { cleanedOften, KeyedTopic } from './keyed-topic.ts';
-import { LinkWorld, lostRanges } from './link-fixture.ts';
+import { type LinkWorld, lostRanges, startLinkWorld } from './link-fixture.ts';
 
-let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({
-      name: 'source',
+  world = await startLinkWorld({
+    source: {
       settings: {
         'log.cleaner.backoff.ms': '200',
         'producer.id.expiration.ms': '1000',
         'producer.id.expiration.check.interval.ms': '300',
       },
-    }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({
-    source,
-    destination,
+    },
     limits: {
       ...{ rebuildCheckMs: 300, rebuildBytesMin: 150_000, sourceWatchMs: 300 },
       // Its mirrors are at work at once: what their source loses is lost.
       mirrorBeginsMs: 0,
     },
-  }).open();
+  });
   await world.createLink('dr');
   await world.createLink('on', { 'mirror.lost.history.policy': 'continue' });
   await world.createLink('late', { 'mirror.start.offset.spec': 'latest' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-function logOf(topic: string) {
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'the mirror log is open');
-  return log;
-}
+after(() => world?.end());
 
 function rebuilds(topic: string): number {
   return world.events
@@ -81,18 +63,18 @@ test('R1, R6: the copy of a compacted topic settles near its source, and loses o
   );
   const written = Number(topic.end) * 400;
   // 60 live keys of 400 bytes, what was written since the last cleaning, and twice as much.
-  await until('a small copy', () => logOf(name).sizeBytes < Math.max(300_000, written / 4), {
+  await until('a small copy', () => world.logOf(name).sizeBytes < Math.max(300_000, written / 4), {
     deadlineMs: 120_000,
-    describe: () => `${logOf(name).sizeBytes} bytes of ${written}`,
+    describe: () => `${world.logOf(name).sizeBytes} bytes of ${written}`,
   });
   await world.caughtUp(name, [topic.end]);
-  await topic.check(logOf(name), topic.end);
+  await topic.check(world.logOf(name), topic.end);
   // Again under load, so that the failover may meet a rebuild, the source being there or not.
   await topic.overwrite(1 + random.below(60));
   await world.command('failover', name);
   const end = world.service.describeMirror(name).partitions[0]?.mirrorEnd ?? -1n;
   assert.ok(end > 0n && end <= topic.end, `${end} of ${topic.end}`);
-  await topic.check(logOf(name), end);
+  await topic.check(world.logOf(name), end);
 });
 
 test('a key that was deleted and cleaned away while the mirror was paused is not kept', {
@@ -127,7 +109,7 @@ test('a key that was deleted and cleaned away while the mirror was paused is not
     deadlineMs: 120_000,
     describe: () => world.describe(name),
   });
-  await topic.check(logOf(name), topic.end);
+  await topic.check(world.logOf(name), topic.end);
 });
 
 test('R7: the end of a transaction that was cleaned away while the mirror was paused', {
@@ -141,7 +123,7 @@ test('R7: the end of a transaction that was cleaned away while the mirror was pa
   await transaction.begin(topic, [0]);
   await produce(world.source, { topic, transaction }, ['aborted-1', 'aborted-2']);
   await world.caughtUp(topic, [4n]);
-  const log = logOf(topic);
+  const log = world.logOf(topic);
   assert.equal(log.openTransactions()[0]?.firstOffset, 2n);
   await world.command('pause', topic);
   await transaction.end('abort');
@@ -184,18 +166,15 @@ test('R7: the end of a transaction that was lost in a recorded gap', async () =>
   await deleteRecords(world.source, topic, 0, 4n);
   await world.command('resume', topic);
   await world.caughtUp(topic, [5n]);
-  await until('nothing is open', () => logOf(topic).lastStableOffset === 5n, {
+  await until('nothing is open', () => world.logOf(topic).lastStableOffset === 5n, {
     describe: () => world.describe(topic),
   });
-  assert.deepEqual(logOf(topic).openTransactions(), []);
+  assert.deepEqual(world.logOf(topic).openTransactions(), []);
 });
 
 test('D06, D18, R10: goes on behind lost history by policy, with the range on record', async () => {
   const topic = uniqueName('gap');
-  await createTopic(world.source, topic);
-  await produce(world.source, { topic }, ['a', 'b']);
-  await world.createMirror('on', topic);
-  await world.caughtUp(topic, [2n]);
+  await world.mirrorNewTopic(topic, ['a', 'b'], { link: 'on' });
   await world.command('pause', topic);
   await produce(world.source, { topic }, ['c', 'd']);
   await produce(world.source, { topic }, ['e', 'f', 'g']);
@@ -219,9 +198,12 @@ test('D06, D18, R10: goes on behind lost history by policy, with the range on re
     .since(0)
     .filter(({ event: name, fields }) => name === 'mirror_history_lost' && fields.topic === topic);
   assert.deepEqual([event?.fields.from, event?.fields.to], ['2', '5']);
-  const read = await logOf(topic).read(5n, { bytesMax: 1, atLeastOneBatch: true });
+  const read = await world.logOf(topic).read(5n, { bytesMax: 1, atLeastOneBatch: true });
   assert.deepEqual([read.baseOffset, read.nextOffset], [4n, 7n], 'offsets stay what they were');
-  await assert.rejects(logOf(topic).read(2n, { bytesMax: 1, atLeastOneBatch: true }), /not within/);
+  await assert.rejects(
+    world.logOf(topic).read(2n, { bytesMax: 1, atLeastOneBatch: true }),
+    /not within/,
+  );
   await world.restart();
   isStated();
   await produce(world.source, { topic }, ['h']);
@@ -238,13 +220,11 @@ function lossEvents(topic: string): string[] {
 
 test('R10: a mirror stopped for lost history states the ranges of all its partitions', async () => {
   const topic = uniqueName('lostmany');
-  await createTopic(world.source, topic, { partitions: 4 });
   const write = async (values: readonly string[]) => {
     for (const partition of [0, 1, 2, 3]) await produce(world.source, { topic, partition }, values);
   };
-  await write(['a', 'b']);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [2n, 2n, 2n, 2n]);
+  const ends = await world.mirrorNewTopic(topic, () => write(['a', 'b']), { partitions: 4 });
+  assert.deepEqual(ends, [2n, 2n, 2n, 2n]);
   await world.command('pause', topic);
   await write(['c', 'd', 'e']);
   await deleteRecords(world.source, topic, 0, 3n);
@@ -294,10 +274,7 @@ test('R10: a copy that begins at the end of its source is stopped by what it los
 
 test('R10: history lost again behind a gap with no batch behind it is on record too', async () => {
   const topic = uniqueName('lostagain');
-  await createTopic(world.source, topic);
-  await produce(world.source, { topic }, ['a', 'b']);
-  await world.createMirror('on', topic);
-  await world.caughtUp(topic, [2n]);
+  await world.mirrorNewTopic(topic, ['a', 'b'], { link: 'on' });
   const lose = async (before: bigint) => {
     await world.command('pause', topic);
     await produce(world.source, { topic }, ['x', 'y', 'z']);

@@ -2,23 +2,14 @@
 // then what the promoted topic's own retention says; and what happens when the disk is full.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import {
-  createAlterableConfig,
-  createAlterConfigsResource,
-  createIncrementalAlterConfigsRequest,
-} from '../../protocol/generated/incremental-alter-configs-request.ts';
-import { incrementalAlterConfigsApi } from '../../src/cluster/apis.ts';
+import { alterTopicConfigs } from '../../src/cluster/config-requests.ts';
 import type { Disk, DiskSpace } from '../../storage/index.ts';
 import { nodeDisk } from '../../storage/index.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
-import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
+import { deleteRecords } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { readAll } from '../unit/storage/fixtures.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
-let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 /** What the file system is said to have free. */
 let space: DiskSpace | null = null;
@@ -29,20 +20,14 @@ const disk: Disk = {
 };
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  const storage = { segmentBytesMax: 4_000, disk };
-  const limits = { sourceWhileFullMs: 500, sourceWatchMs: 500 };
-  world = await new LinkWorld({ source, destination, storage, limits }).open();
+  world = await startLinkWorld({
+    storage: { segmentBytesMax: 4_000, disk },
+    limits: { sourceWhileFullMs: 500, sourceWatchMs: 500 },
+  });
   await world.createLink('dr');
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
 afterEach(() => {
   space = null;
@@ -50,26 +35,9 @@ afterEach(() => {
 });
 
 async function setConfig(topic: string, name: string, value: string): Promise<void> {
-  const response = await world.destination.send(
-    { kind: 'controller' },
-    incrementalAlterConfigsApi,
-    createIncrementalAlterConfigsRequest({
-      resources: [
-        createAlterConfigsResource({
-          resourceType: 2,
-          resourceName: topic,
-          configs: [createAlterableConfig({ name, configOperation: 0, value })],
-        }),
-      ],
-    }),
-  );
-  assert.equal(response.responses[0]?.errorCode, 0);
-}
-
-function logOf(topic: string) {
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'the mirror log is open');
-  return log;
+  const changes = new Map([[topic, [{ name, value }]]]);
+  const altered = await alterTopicConfigs(world.destination, changes);
+  assert.equal(altered.get(topic)?.errorCode, 0);
 }
 
 const payload = 'x'.repeat(500);
@@ -82,14 +50,18 @@ async function fill(topic: string, batches: number): Promise<bigint> {
   return end;
 }
 
+/** A new topic filled with so many batches, and its mirror when it has them. Returns their end. */
+async function mirrored(topic: string, batches: number): Promise<bigint> {
+  const [end] = await world.mirrorNewTopic(topic, () => fill(topic, batches));
+  assert.equal(end, BigInt(batches));
+  return end;
+}
+
 test('a promoted prefix ages out by its own retention, by whole pieces; a mirror does not', async () => {
   const topic = uniqueName('aging');
-  await createTopic(world.source, topic);
-  const end = await fill(topic, 40);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [end]);
+  const end = await mirrored(topic, 40);
   await setConfig(topic, 'retention.bytes', '10000');
-  const log = logOf(topic);
+  const log = world.logOf(topic);
   // Several looks go by.
   const { destination: asked } = world;
   for (let look = 0; look < 3; look++) await asked.metadata([topic]);
@@ -97,13 +69,13 @@ test('a promoted prefix ages out by its own retention, by whole pieces; a mirror
 
   await world.command('promote', topic);
   await world.inState(topic, 'STOPPED');
-  await until('the head is gone', () => logOf(topic).logStart > 0n, {
+  await until('the head is gone', () => world.logOf(topic).logStart > 0n, {
     describe: () => world.describe(topic),
   });
-  assert.ok(logOf(topic).sizeBytes >= 10_000, 'no more than the setting lets go');
-  assert.ok(logOf(topic).sizeBytes < 10_000 + 2 * 4_000, `${logOf(topic).sizeBytes}`);
-  const { logStart } = logOf(topic);
-  const read = await logOf(topic).read(logStart, { bytesMax: 1, atLeastOneBatch: true });
+  assert.ok(world.logOf(topic).sizeBytes >= 10_000, 'no more than the setting lets go');
+  assert.ok(world.logOf(topic).sizeBytes < 10_000 + 2 * 4_000, `${world.logOf(topic).sizeBytes}`);
+  const { logStart } = world.logOf(topic);
+  const read = await world.logOf(topic).read(logStart, { bytesMax: 1, atLeastOneBatch: true });
   assert.equal(read.baseOffset, logStart, 'the start is a whole batch');
 
   await setConfig(topic, 'retention.ms', '1');
@@ -112,22 +84,19 @@ test('a promoted prefix ages out by its own retention, by whole pieces; a mirror
   await until('all of it is gone', () => aged().at(-1)?.fields.to === String(end), {
     describe: () => world.describe(topic),
   });
-  assert.equal(logOf(topic).logStart, end);
-  assert.equal(logOf(topic).sizeBytes, 0);
+  assert.equal(world.logOf(topic).logStart, end);
+  assert.equal(world.logOf(topic).sizeBytes, 0);
 });
 
 test('a copy stayed when its broker had deleted what was written after it, with a hole between', async () => {
   const topic = uniqueName('outlived');
-  await createTopic(world.source, topic);
-  const end = await fill(topic, 3);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [end]);
+  const end = await mirrored(topic, 3);
   await world.command('promote', topic);
   await world.inState(topic, 'STOPPED');
   for (let record = 0; record < 3; record++) await produce(world.destination, { topic }, ['later']);
-  assert.equal(logOf(topic).logStart, 0n);
+  assert.equal(world.logOf(topic).logStart, 0n);
   await deleteRecords(world.destination, topic, 0, 1n);
-  await until('the copy is gone', () => logOf(topic).logStart === end, {
+  await until('the copy is gone', () => world.logOf(topic).logStart === end, {
     describe: () => world.describe(topic),
   });
   const gone = world.events.since(0).findLast(({ event }) => event === 'mirror_prefix_aged_out');
@@ -136,10 +105,7 @@ test('a copy stayed when its broker had deleted what was written after it, with 
 
 test('R14: a full disk stops fetching first; reads and promotion go on; it resumes by itself', async () => {
   const topic = uniqueName('full');
-  await createTopic(world.source, topic);
-  const first = await fill(topic, 5);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [first]);
+  const first = await mirrored(topic, 5);
 
   const events = () => world.events.since(0).map(({ event }) => event);
   space = { freeBytes: 1_000, totalBytes: 1_000_000 };
@@ -149,7 +115,7 @@ test('R14: a full disk stops fetching first; reads and promotion go on; it resum
     const { partitions } = world.service.describeMirror(topic);
     return partitions[0]?.mirrorEnd === first;
   });
-  assert.equal((await readAll(logOf(topic))).length, logOf(topic).sizeBytes, 'it is read');
+  assert.equal((await world.stored(topic)).length, world.logOf(topic).sizeBytes, 'it is read');
 
   space = null;
   await world.caughtUp(topic, [second]);
@@ -177,41 +143,35 @@ test('R14: a full disk stops fetching first; reads and promotion go on; it resum
 
 test('R14: a mirror without lag is promoted while the disk is full', async () => {
   const topic = uniqueName('fullpromote');
-  await createTopic(world.source, topic);
-  const end = await fill(topic, 5);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [end]);
+  await mirrored(topic, 5);
   const { fills } = filling();
   space = { freeBytes: 1_000, totalBytes: 1_000_000 };
   await until('the full disk is noticed', () => fills() > 0);
   await world.command('promote', topic);
   await world.inState(topic, 'STOPPED');
   assert.equal(world.service.describeMirror(topic).stoppedBy, 'promote');
-  assert.equal((await readAll(logOf(topic))).length, logOf(topic).sizeBytes, 'it is read');
+  assert.equal((await world.stored(topic)).length, world.logOf(topic).sizeBytes, 'it is read');
 });
 
 test('R14: a disk that its mirrors have filled is freed by what the source lets go', async () => {
   const topic = uniqueName('filled');
-  await createTopic(world.source, topic);
-  const first = await fill(topic, 10);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [first]);
+  await mirrored(topic, 10);
   const { fills, ends } = filling();
   // 5 % have to be free: some 20 batches more and it is full.
-  const room = logOf(topic).sizeBytes + 12_000 + 50_000;
-  spaceOf = () => ({ freeBytes: room - logOf(topic).sizeBytes, totalBytes: 1_000_000 });
+  const room = world.logOf(topic).sizeBytes + 12_000 + 50_000;
+  spaceOf = () => ({ freeBytes: room - world.logOf(topic).sizeBytes, totalBytes: 1_000_000 });
   await until('the mirror has filled it', async () => {
     await fill(topic, 3);
     return fills() > 0;
   });
   const second = await fill(topic, 10);
-  const stoppedAt = logOf(topic).end;
+  const stoppedAt = world.logOf(topic).end;
   assert.ok(stoppedAt < second, `${stoppedAt} of ${second}`);
   // The burst is over; the source ages out, as it does by its retention.
   await deleteRecords(world.source, topic, 0, stoppedAt - 5n);
   await world.caughtUp(topic, [second]);
   assert.ok(ends() > 0);
-  assert.equal(logOf(topic).logStart, stoppedAt - 5n);
+  assert.equal(world.logOf(topic).logStart, stoppedAt - 5n);
   assert.deepEqual(world.service.describeMirror(topic).lostRanges, []);
 });
 

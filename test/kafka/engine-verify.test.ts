@@ -8,28 +8,24 @@ import { crc32c } from '../../protocol/crc32c.ts';
 import { readBatchHeader } from '../../protocol/record-batch.ts';
 import type { VerifyStep } from '../../src/link/service.ts';
 import { javaTool } from '../helpers/java-tools.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 const topic = uniqueName('verified');
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
   const storage = {
     segmentBytesMax: 8_000,
     indexInterval: { activeBytes: 500, sealedBytes: 1_000 },
     indexBytesMax: 1,
   };
-  world = await new LinkWorld({ source, destination, storage }).open();
+  world = await startLinkWorld({ storage });
+  source = world.sourceKafka;
   await world.createLink('dr');
   await createTopic(world.source, topic);
   for (let batch = 0; batch < 60; batch++) {
@@ -43,10 +39,7 @@ before(async () => {
   await world.createMirror('dr', topic);
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
 async function verify(since: bigint | null = null): Promise<VerifyStep> {
   const request = { topic, partition: 0, since, bytesPerSecond: 1e9 };

@@ -2,8 +2,9 @@
 // share.
 //
 // Owns: opening and closing state, storage and links over two clusters, as often as a test restarts
-// them. Refuses to know what is tested. Invariant: a world that is closed leaves nothing behind but
-// its state topic.
+// them; on request new clusters; making mirrors, and waiting for and reading what they have.
+// Refuses to know what is tested. Invariant: a world that is closed leaves nothing behind but its
+// state topic.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
@@ -20,15 +21,31 @@ import type { OpenedState } from '../../src/state/options.ts';
 import { logTopicIdOf } from '../../src/state/records.ts';
 import {
   type DiskStorageOptions,
+  type MirrorLog,
   nodeClock,
   nodeDisk,
   type OpenedStorage,
   openDiskStorage,
 } from '../../storage/index.ts';
+import {
+  type ClusterPair,
+  type ClusterPairOptions,
+  startClusterPair,
+} from '../helpers/cluster-pair.ts';
 import { counted } from '../helpers/counted-cluster.ts';
 import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
-import { openCluster } from '../helpers/raw-batches.ts';
+import { offsets } from '../helpers/linked-stage.ts';
+import { mirrorNewTopic, type Records } from '../helpers/mirrored-topic.ts';
+import { produce, Transaction } from '../helpers/own-producer.ts';
+import { openCluster, readBatches } from '../helpers/raw-batches.ts';
+import type { NewTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
+import { readAll } from '../unit/storage/fixtures.ts';
+
+interface WorldOptions {
+  readonly limits?: Partial<LinkLimits>;
+  readonly storage?: Partial<DiskStorageOptions>;
+}
 
 export class LinkWorld {
   readonly name = uniqueName('linktest');
@@ -50,12 +67,7 @@ export class LinkWorld {
   #storage: OpenedStorage | undefined;
   #links: StartedLinks | undefined;
 
-  constructor(parts: {
-    source: KafkaCluster;
-    destination: KafkaCluster;
-    limits?: Partial<LinkLimits>;
-    storage?: Partial<DiskStorageOptions>;
-  }) {
+  constructor(parts: ClusterPair & WorldOptions) {
     this.sourceKafka = parts.source;
     this.destinationKafka = parts.destination;
     this.#limits = parts.limits ?? {};
@@ -152,6 +164,12 @@ export class LinkWorld {
     if (this.#directory !== '') await rm(this.#directory, { recursive: true, force: true });
   }
 
+  /** With its clusters. */
+  async end(): Promise<void> {
+    await this.close();
+    await Promise.all([this.sourceKafka.stop(), this.destinationKafka.stop()]);
+  }
+
   async createLink(name: string, configs: Record<string, string> = {}): Promise<void> {
     const addressMap = Object.entries(this.sourceKafka.addressMap)
       .map(([from, to]) => `${from}=${to}`)
@@ -175,6 +193,32 @@ export class LinkWorld {
   ): Promise<MirrorStatus> {
     const options = { validateOnly: false, actor: 'test' };
     return this.service.createMirror({ link, sourceTopic, configs, ...options });
+  }
+
+  /** A new topic of the source, and its mirror when it durably ends where the source does. */
+  mirrorNewTopic(
+    topic: string,
+    records: Records,
+    { link = 'dr', ...options }: NewTopic & { readonly link?: string } = {},
+  ): Promise<bigint[]> {
+    const mirror = async (): Promise<bigint[]> => {
+      const { name } = await this.createMirror(link, topic);
+      const ends = await offsets(this.source, topic, -1n);
+      await this.caughtUp(name, ends);
+      return ends;
+    };
+    return mirrorNewTopic({ source: this.source, topic, records, options, mirror });
+  }
+
+  /** The same with one record, in a transaction that is open: no promotion passes it. */
+  async mirrorOpenTransaction(topic: string, link = 'dr'): Promise<Transaction> {
+    const transaction = new Transaction(this.source, uniqueName('txn'));
+    const writeOne = async (): Promise<void> => {
+      await transaction.begin(topic, [0]);
+      await produce(this.source, { topic, transaction }, ['open']);
+    };
+    assert.deepEqual(await this.mirrorNewTopic(topic, writeOne, { link }), [1n]);
+    return transaction;
   }
 
   async command(
@@ -205,6 +249,25 @@ export class LinkWorld {
     );
   }
 
+  logOf(topic: string, partition = 0): MirrorLog {
+    const log = this.directory.byName(topic)?.partition(partition)?.log;
+    assert.ok(log, `the mirror log of ${topic}-${partition} is open`);
+    return log;
+  }
+
+  /** All that a mirror log gives readers. */
+  stored(topic: string, partition = 0): Promise<Buffer> {
+    return readAll(this.logOf(topic, partition));
+  }
+
+  /** The mirror has, byte for byte, what the source gives readers of its topic of that name. */
+  async assertIdentical(topic: string, partition = 0): Promise<void> {
+    const batches = await readBatches(this.source, topic, partition);
+    const expected = Buffer.concat(batches.map(({ bytes }) => bytes));
+    const actual = await this.stored(topic, partition);
+    assert.ok(expected.equals(actual), `${topic}-${partition}: ${expected.length} bytes`);
+  }
+
   async inState(topic: string, state: string, deadlineMs = 30_000): Promise<void> {
     await until(`${topic} is ${state}`, () => this.service.describeMirror(topic).state === state, {
       deadlineMs,
@@ -218,6 +281,22 @@ export class LinkWorld {
       typeof value === 'bigint' ? String(value) : value,
     );
     return `${status}\n${events.slice(-15).join('\n')}`;
+  }
+}
+
+/** A world over clusters of its own, which `end` stops with it. */
+export async function startLinkWorld({
+  limits = {},
+  storage = {},
+  ...clusters
+}: ClusterPairOptions & WorldOptions = {}): Promise<LinkWorld> {
+  const pair = await startClusterPair(clusters);
+  const world = new LinkWorld({ ...pair, limits, storage });
+  try {
+    return await world.open();
+  } catch (error) {
+    await world.end();
+    throw error;
   }
 }
 

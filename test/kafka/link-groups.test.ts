@@ -5,29 +5,25 @@ import { after, before, describe, test } from 'node:test';
 import { Kafka, logLevel } from 'kafkajs';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { CoordinatorMap, commitGroup, readGroups } from '../../src/tasks/group-offsets.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
+import { values } from '../helpers/raw-writes.ts';
 import { createTopic, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
-let source: KafkaCluster;
 let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({
-      name: 'destination',
+  world = await startLinkWorld({
+    destination: {
       advertise: 'reachable',
-      settings: {
-        'group.initial.rebalance.delay.ms': '0',
-      },
-    }),
-  ]);
-  const limits = { groupRecheckMs: 500 };
-  world = await new LinkWorld({ source, destination, limits }).open();
+      settings: { 'group.initial.rebalance.delay.ms': '0' },
+    },
+    limits: { groupRecheckMs: 500 },
+  });
+  destination = world.destinationKafka;
   await world.createLink('dr', {
     'consumer.offset.sync.enable': 'true',
     'consumer.offset.sync.ms': '200',
@@ -40,10 +36,7 @@ before(async () => {
   });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
 async function commit(
   cluster: Cluster,
@@ -95,11 +88,7 @@ function heldReason(group: string): string | null | undefined {
 
 async function mirrorWith(count: number): Promise<string> {
   const topic = uniqueName('grouped');
-  await createTopic(world.source, topic);
-  const values = Array.from({ length: count }, (_, index) => `v${index}`);
-  await produce(world.source, { topic }, values);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [BigInt(count)]);
+  await world.mirrorNewTopic(topic, values('v', count));
   return topic;
 }
 
@@ -122,7 +111,7 @@ describe('groups', () => {
 
   test('D02, D03, D04: are exact wherever they are, far behind and at the very end', async () => {
     const topic = await mirrorWith(100);
-    const batch = Array.from({ length: 1_000 }, (_, index) => `v${index}`);
+    const batch = values('v', 1_000);
     for (let round = 0; round < 19; round++) await produce(world.source, { topic }, batch);
     await world.caughtUp(topic, [19_100n]);
     const positions = [0n, 1n, 7n, 50n, 99n, 1_000n, 9_999n, 19_099n, 19_100n];
@@ -212,10 +201,8 @@ describe('groups', () => {
       'consumer.group.prefix.enable': 'true',
     });
     const topic = uniqueName('grouped');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a', 'b', 'c']);
-    await world.createMirror(link, topic);
-    await world.caughtUp(`eu.${topic}`, [3n]);
+    await world.mirrorNewTopic(topic, ['a', 'b', 'c'], { link });
+    assert.equal(world.service.describeMirror(`eu.${topic}`).partitions[0]?.mirrorEnd, 3n);
     const group = uniqueName('named');
     await commit(world.source, group, { topic, offset: 2n });
     await arrives(`eu.${group}`, `eu.${topic}`, 2n);

@@ -2,88 +2,48 @@
 // Broker 1 is also the controller, so that topics live on 2 and 3.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import {
-  createCreatableReplicaAssignment,
-  createCreatableTopic,
-  createCreatableTopicConfig,
-  createCreateTopicsRequest,
-} from '../../protocol/generated/create-topics-request.ts';
-import { createTopicsApi } from '../../src/cluster/apis.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
+import { createTopic, type NewTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({
-      name: 'source',
+  world = await startLinkWorld({
+    source: {
       brokers: 3,
       settings: {
         'replica.lag.time.max.ms': '3000',
         'broker.session.timeout.ms': '3000',
         'replica.selector.class': 'org.apache.kafka.common.replica.RackAwareReplicaSelector',
       },
-    }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({ source, destination }).open();
+    },
+  });
+  source = world.sourceKafka;
   await world.createLink('dr', { 'request.timeout.ms': '3000' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
-async function createOn(topic: string, brokerIds: readonly number[]): Promise<void> {
-  const response = await world.source.send(
-    { kind: 'controller' },
-    createTopicsApi,
-    createCreateTopicsRequest({
-      topics: [
-        createCreatableTopic({
-          name: topic,
-          numPartitions: -1,
-          replicationFactor: -1,
-          assignments: [
-            createCreatableReplicaAssignment({ partitionIndex: 0, brokerIds: [...brokerIds] }),
-          ],
-          configs: [
-            createCreatableTopicConfig({ name: 'unclean.leader.election.enable', value: 'true' }),
-            createCreatableTopicConfig({ name: 'min.insync.replicas', value: '1' }),
-          ],
-        }),
-      ],
-      timeoutMs: 20_000,
-    }),
-  );
-  assert.equal(response.topics[0]?.errorCode, 0, response.topics[0]?.errorMessage ?? topic);
-}
+/** On brokers 2 and 3, of which each alone may lead and be written to. */
+const onTwoBrokers: NewTopic = {
+  brokerIds: [2, 3],
+  configs: { 'unclean.leader.election.enable': 'true', 'min.insync.replicas': '1' },
+};
 
 async function leader(topic: string): Promise<number> {
   const info = (await world.source.metadata([topic])).topics.get(topic);
   return info?.partitions[0]?.leaderId ?? -1;
 }
 
-async function assertSame(topic: string): Promise<void> {
-  const expected = await readBatches(world.source, topic, 0);
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'an open log');
-  const read = await log.read(log.logStart, { bytesMax: 1 << 24, atLeastOneBatch: true });
-  const bytes = Buffer.concat(expected.map((one) => one.bytes));
-  assert.ok(bytes.equals(Buffer.concat([...read.chunks])), `${bytes.length} bytes`);
-}
-
 describe('a mirror', () => {
   test('is read from the replica in our rack, and from the leader when that one dies', async () => {
     const topic = uniqueName('near');
-    await createOn(topic, [2, 3]);
+    await createTopic(world.source, topic, onTwoBrokers);
     await world.createLink('near', { 'request.timeout.ms': '3000' });
     await world.createMirror('near', topic);
     await until('a leader', async () => (await leader(topic)) === 2);
@@ -112,16 +72,13 @@ describe('a mirror', () => {
       { deadlineMs: 40_000, describe: () => world.describe(topic) },
     );
     await source.restartBroker(3);
-    await assertSame(topic);
+    await world.assertIdentical(topic);
     assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
   });
 
   test('goes on when the leader of its source dies, and when it is back', async () => {
     const topic = uniqueName('moves');
-    await createOn(topic, [2, 3]);
-    await produce(world.source, { topic }, ['a']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [1n]);
+    await world.mirrorNewTopic(topic, ['a'], onTwoBrokers);
     assert.equal(await leader(topic), 2);
     await source.kill9(2);
     await until('another leader', async () => (await leader(topic)) === 3, { deadlineMs: 30_000 });
@@ -130,16 +87,13 @@ describe('a mirror', () => {
     await source.restartBroker(2);
     await produce(world.source, { topic }, ['d']);
     await world.caughtUp(topic, [4n]);
-    await assertSame(topic);
+    await world.assertIdentical(topic);
     assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
   });
 
   test('follows a truncation that epochs prove (R8, R9)', async () => {
     const topic = uniqueName('truncated');
-    await createOn(topic, [2, 3]);
-    await produce(world.source, { topic }, ['a', 'b']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [2n]);
+    await world.mirrorNewTopic(topic, ['a', 'b'], onTwoBrokers);
     await until('two replicas in step', async () => (await leader(topic)) === 2);
     await source.kill9(3);
     await until('written to one replica only', async () => {
@@ -181,7 +135,7 @@ describe('a mirror', () => {
       { describe: () => world.describe(topic) },
     );
     assert.ok(extent >= 3n, `${extent}`);
-    await assertSame(topic);
+    await world.assertIdentical(topic);
     assert.equal(world.service.describeMirror(topic).state, 'ACTIVE');
   });
 });

@@ -3,55 +3,24 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { LinkError } from '../../src/link/link-error.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { createTopic, deleteRecords, deleteTopic, growTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld, lostRanges } from './link-fixture.ts';
+import { type LinkWorld, lostRanges, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({
-    source,
-    destination,
-    limits: { sourceUnavailableMs: 3_000 },
-  }).open();
+  world = await startLinkWorld({ limits: { sourceUnavailableMs: 3_000 } });
+  ({ sourceKafka: source, destinationKafka: destination } = world);
   await world.createLink('dr');
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-async function mirroredBatches(topic: string, partition: number): Promise<Buffer> {
-  const log = world.directory.byName(topic)?.partition(partition)?.log;
-  assert.ok(log, 'the mirror log is open');
-  const chunks: Buffer[] = [];
-  let offset = log.logStart;
-  while (offset < log.visibleEnd) {
-    const read = await log.read(offset, { bytesMax: 1 << 20, atLeastOneBatch: true });
-    chunks.push(...read.chunks);
-    assert.ok(read.nextOffset > offset, 'a read goes on');
-    offset = read.nextOffset;
-  }
-  return Buffer.concat(chunks);
-}
-
-async function assertIdentical(topic: string, partition: number): Promise<void> {
-  const batches = await readBatches(world.source, topic, partition);
-  const expected = Buffer.concat(batches.map(({ bytes }) => bytes));
-  const actual = await mirroredBatches(topic, partition);
-  assert.ok(expected.equals(actual), `${topic}-${partition}: ${expected.length} bytes`);
-}
+after(() => world?.end());
 
 function isLinkError(code: string, pattern = /./) {
   return (error: unknown): boolean => {
@@ -142,7 +111,7 @@ describe('a mirror', () => {
     }
     await produce(world.source, { topic, partition: 1 }, ['d']);
     await world.caughtUp(topic, [12n, 4n, 9n]);
-    for (const partition of [0, 1, 2]) await assertIdentical(topic, partition);
+    for (const partition of [0, 1, 2]) await world.assertIdentical(topic, partition);
     const view = world.directory.byName(topic);
     assert.equal(view?.mode, 'mirror');
     assert.equal(view?.partition(0)?.log?.lastStableOffset, 12n);
@@ -194,7 +163,7 @@ describe('a mirror', () => {
     await produce(world.source, { topic }, ['c']);
     for (const mirror of [topic, second]) {
       await world.caughtUp(mirror, [3n]);
-      const copied = await mirroredBatches(mirror, 0);
+      const copied = await world.stored(mirror);
       const batches = await readBatches(world.source, topic, 0);
       assert.ok(Buffer.concat(batches.map(({ bytes }) => bytes)).equals(copied), mirror);
     }
@@ -202,23 +171,16 @@ describe('a mirror', () => {
 
   test('pauses and resumes', async () => {
     const topic = uniqueName('paused');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [1n]);
+    await world.mirrorNewTopic(topic, ['a']);
     await world.command('pause', topic);
     assert.equal(world.service.describeMirror(topic).state, 'PAUSED');
     await produce(world.source, { topic }, ['b']);
     // Another topic of the same link that gets its record proves that time enough has passed.
-    const witness = uniqueName('witness');
-    await createTopic(world.source, witness);
-    await produce(world.source, { topic: witness }, ['w']);
-    await world.createMirror('dr', witness);
-    await world.caughtUp(witness, [1n]);
+    await world.mirrorNewTopic(uniqueName('witness'), ['w']);
     assert.equal(world.service.describeMirror(topic).partitions[0]?.mirrorEnd, 1n);
     await world.command('resume', topic);
     await world.caughtUp(topic, [2n]);
-    await assertIdentical(topic, 0);
+    await world.assertIdentical(topic);
   });
 
   test('stops while its link is paused', async () => {
@@ -247,46 +209,43 @@ describe('a mirror', () => {
       { deadlineMs: 5_000 },
     );
     await world.caughtUp(topic, [0n, 0n, 2n]);
-    await assertIdentical(topic, 2);
+    await world.assertIdentical(topic, 2);
     const shell = (await world.destination.metadata([topic])).topics.get(topic);
     assert.equal(shell?.partitions.length, 3);
   });
 
   test('D18: follows the log start, also without new records', async () => {
     const topic = uniqueName('start');
-    await createTopic(world.source, topic);
-    for (const value of ['a', 'b', 'c', 'd']) await produce(world.source, { topic }, [value]);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [4n]);
+    const ends = await world.mirrorNewTopic(topic, async () => {
+      for (const value of ['a', 'b', 'c', 'd']) await produce(world.source, { topic }, [value]);
+    });
+    assert.deepEqual(ends, [4n]);
     await deleteRecords(world.source, topic, 0, 2n);
     await until(
       'the log start',
       () => world.service.describeMirror(topic).partitions[0]?.logStart === 2n,
     );
-    await assertIdentical(topic, 0);
+    await world.assertIdentical(topic);
   });
 
   test('begins at a log start above zero, also inside a batch', async () => {
     const topic = uniqueName('inside');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a', 'b', 'c', 'd']);
-    await produce(world.source, { topic }, ['e']);
-    await deleteRecords(world.source, topic, 0, 2n);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [5n]);
+    const ends = await world.mirrorNewTopic(topic, async () => {
+      await produce(world.source, { topic }, ['a', 'b', 'c', 'd']);
+      await produce(world.source, { topic }, ['e']);
+      await deleteRecords(world.source, topic, 0, 2n);
+    });
+    assert.deepEqual(ends, [5n]);
     await until(
       'the log start',
       () => world.service.describeMirror(topic).partitions[0]?.logStart === 2n,
     );
-    await assertIdentical(topic, 0);
+    await world.assertIdentical(topic);
   });
 
   test('D06: of a recreated source fails with its cause, and is made anew on demand (R9)', async () => {
     const topic = uniqueName('recreated');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a', 'b']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [2n]);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     await deleteTopic(world.source, topic);
     await until('the topic is made again', () => createTopic(world.source, topic).then(() => true));
     await produce(world.source, { topic }, ['other', 'history', 'longer']);
@@ -301,7 +260,7 @@ describe('a mirror', () => {
     assert.equal(world.service.describeMirror(topic).topicId, status.topicId);
     await world.service.recreateMirror(topic, request);
     await world.caughtUp(topic, [3n]);
-    await assertIdentical(topic, 0);
+    await world.assertIdentical(topic);
     const anew = world.service.describeMirror(topic);
     assert.deepEqual([anew.state, anew.error], ['ACTIVE', null]);
     assert.notEqual(anew.topicId, status.topicId);
@@ -311,10 +270,7 @@ describe('a mirror', () => {
 
   test('names lost history with its range (R10)', async () => {
     const topic = uniqueName('lost');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a', 'b']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [2n]);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     await world.command('pause', topic);
     for (const value of ['c', 'd', 'e']) await produce(world.source, { topic }, [value]);
     await deleteRecords(world.source, topic, 0, 4n);
@@ -341,15 +297,14 @@ describe('a mirror', () => {
 
   test('goes on after a restart where it was', async () => {
     const topic = uniqueName('restarted');
-    await createTopic(world.source, topic, { partitions: 2 });
-    await produce(world.source, { topic, partition: 1 }, ['a', 'b']);
-    await world.createMirror('dr', topic);
-    await world.caughtUp(topic, [0n, 2n]);
+    const write = () => produce(world.source, { topic, partition: 1 }, ['a', 'b']);
+    const ends = await world.mirrorNewTopic(topic, write, { partitions: 2 });
+    assert.deepEqual(ends, [0n, 2n]);
     await world.restart();
     await produce(world.source, { topic, partition: 1 }, ['c']);
     await produce(world.source, { topic, partition: 0 }, ['d']);
     await world.caughtUp(topic, [1n, 3n]);
-    for (const partition of [0, 1]) await assertIdentical(topic, partition);
+    for (const partition of [0, 1]) await world.assertIdentical(topic, partition);
   });
 
   test('is SOURCE_UNAVAILABLE while its source hangs, and comes back by itself', async () => {
@@ -360,7 +315,7 @@ describe('a mirror', () => {
       'a sample',
       () => world.service.describeMirror(topic).partitions[0]?.lagRecords === 0n,
     );
-    source.pause();
+    await source.pause();
     try {
       await world.inState(topic, 'SOURCE_UNAVAILABLE');
       const link = world.service.describeLink('dr');

@@ -8,38 +8,25 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { isControl, readBatchHeader, readControlType } from '../../protocol/record-batch.ts';
 import { alterTopicConfigs, readTopicConfigs } from '../../src/cluster/config-requests.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { Relay } from '../helpers/relay.ts';
 import { createTopic, deleteRecords, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({ source, destination, limits: { sourceWatchMs: 500 } }).open();
+  world = await startLinkWorld({ limits: { sourceWatchMs: 500 } });
+  ({ sourceKafka: source, destinationKafka: destination } = world);
   await world.createLink('dr', { 'cluster.link.retry.timeout.ms': '1000' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-async function stored(topic: string): Promise<Buffer> {
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'the copy can be read');
-  const { chunks } = await log.read(log.logStart, { bytesMax: 1 << 20, atLeastOneBatch: true });
-  return Buffer.concat([...chunks]);
-}
+after(() => world?.end());
 
 function describeBatch(bytes: Buffer): { control: string | null } {
   const header = readBatchHeader(bytes, 0);
@@ -47,11 +34,8 @@ function describeBatch(bytes: Buffer): { control: string | null } {
 }
 
 async function mirrorOf(link: string, topic: string, values: readonly string[]): Promise<Buffer> {
-  await createTopic(world.source, topic);
-  await produce(world.source, { topic }, values);
-  await world.createMirror(link, topic);
-  await world.caughtUp(topic, [BigInt(values.length)]);
-  return stored(topic);
+  await world.mirrorNewTopic(topic, values, { link });
+  return world.stored(topic);
 }
 
 test('R9: a source topic that was deleted ends its mirror, and is made anew or failed over', async () => {
@@ -61,7 +45,7 @@ test('R9: a source topic that was deleted ends its mirror, and is made anew or f
     await deleteTopic(world.source, topic);
     await world.inState(topic, 'FAILED');
     assert.equal(world.service.describeMirror(topic).error?.code, 'SOURCE_TOPIC_MAY_BE_DELETED');
-    assert.ok(before.equals(await stored(topic)), 'the copy is as it was');
+    assert.ok(before.equals(await world.stored(topic)), 'the copy is as it was');
   }
   const request = { archiveAs: null, validateOnly: false, actor: 'test' };
   const without = world.service.recreateMirror(anew, request);
@@ -87,7 +71,7 @@ test('D07: a mirror and a link that are deleted and made again begin at the firs
   await world.createLink('rebuilt');
   await world.createMirror('rebuilt', topic);
   await world.caughtUp(topic, [3n]);
-  assert.ok(before.equals(await stored(topic)), 'all of it, at the same offsets');
+  assert.ok(before.equals(await world.stored(topic)), 'all of it, at the same offsets');
   await world.service.deleteLink('rebuilt', { ...quiet, force: true });
 });
 
@@ -176,7 +160,7 @@ test('R9: a mirror is made anew, and its old copy is the history of a topic of a
   await transaction.begin(topic, [0]);
   await produce(world.source, { topic, transaction }, ['open']);
   await world.caughtUp(topic, [3n]);
-  const before = await stored(topic);
+  const before = await world.stored(topic);
   await deleteTopic(world.source, topic);
   await until('the topic is made again', () => createTopic(world.source, topic).then(() => true));
   await produce(world.source, { topic }, ['other', 'history', 'and', 'longer', 'too']);
@@ -193,7 +177,7 @@ test('R9: a mirror is made anew, and its old copy is the history of a topic of a
   assert.notEqual(world.service.describeMirror(topic).topicId, topicId);
 
   const isKept = async (): Promise<void> => {
-    const kept = await stored(name);
+    const kept = await world.stored(name);
     assert.ok(kept.subarray(0, before.length).equals(before), 'what was mirrored, byte for byte');
     const { control } = describeBatch(kept.subarray(before.length));
     assert.equal(control, 'ABORT', 'the transaction that was open has ended');
@@ -209,7 +193,7 @@ test('R9: a mirror is made anew, and its old copy is the history of a topic of a
   assert.equal(await produce(world.destination, { topic: name }, ['native']), 0n);
   await world.restart();
   await isKept();
-  assert.ok(!(await stored(topic)).subarray(0, before.length).equals(before));
+  assert.ok(!(await world.stored(topic)).subarray(0, before.length).equals(before));
   const logs = world.logDirectory(name, 0);
   await access(logs);
   await deleteTopic(world.destination, name);
@@ -272,7 +256,10 @@ test('R9: another cluster at the address of the source fails the link, until it 
     const { linkState, linkErrorMessage } = world.service.describeLink('swapped');
     assert.equal(linkState, 'FAILED');
     assert.match(linkErrorMessage ?? '', new RegExp(`another cluster: ${destination.clusterId}`));
-    assert.ok(before.equals(await stored(topic)), 'nothing of the other cluster is in the copy');
+    assert.ok(
+      before.equals(await world.stored(topic)),
+      'nothing of the other cluster is in the copy',
+    );
     relay.switchTo(ours);
     await world.inState(topic, 'ACTIVE');
     await produce(world.source, { topic }, ['c']);
@@ -285,13 +272,13 @@ test('R9: another cluster at the address of the source fails the link, until it 
 
 test('R9: a source that lost history below the start of the mirror is not followed', async () => {
   const topic = uniqueName('wiped');
-  await createTopic(world.source, topic);
-  for (const value of ['a', 'b', 'c', 'd']) await produce(world.source, { topic }, [value]);
-  await deleteRecords(world.source, topic, 0, 2n);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [4n]);
+  const ends = await world.mirrorNewTopic(topic, async () => {
+    for (const value of ['a', 'b', 'c', 'd']) await produce(world.source, { topic }, [value]);
+    await deleteRecords(world.source, topic, 0, 2n);
+  });
+  assert.deepEqual(ends, [4n]);
   assert.equal(world.service.describeMirror(topic).partitions[0]?.logStart, 2n);
-  const before = await stored(topic);
+  const before = await world.stored(topic);
 
   // A disk that was lost: the broker comes back with an empty log, from offset 0.
   await source.kill9();
@@ -306,5 +293,5 @@ test('R9: a source that lost history below the start of the mirror is not follow
   const { error } = world.service.describeMirror(topic);
   assert.equal(error?.code, 'UNEXPECTED_TRUNCATION');
   assert.match(error?.message ?? '', /cannot be followed in a mirror that holds \[2, 4\)/);
-  assert.ok(before.equals(await stored(topic)), 'the copy is as it was');
+  assert.ok(before.equals(await world.stored(topic)), 'the copy is as it was');
 });

@@ -4,34 +4,21 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { forEachBatch, isControl, readControlType } from '../../protocol/index.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({ source, destination }).open();
+  world = await startLinkWorld();
+  source = world.sourceKafka;
   await world.createLink('dr');
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-async function mirrored(name: string, ends: readonly bigint[]): Promise<void> {
-  await world.createMirror('dr', name);
-  await world.caughtUp(name, ends);
-}
+after(() => world?.end());
 
 function nativeExtent(topic: string, partition = 0) {
   const view = world.directory.byName(topic)?.partition(partition);
@@ -62,9 +49,7 @@ async function tailBatches(topic: string, from: bigint) {
 describe('promote', () => {
   test('switches at zero lag, every partition at its own end', async () => {
     const topic = uniqueName('promoted');
-    await createTopic(world.source, topic, { partitions: 2 });
-    await produce(world.source, { topic, partition: 0 }, ['a', 'b', 'c']);
-    await mirrored(topic, [3n, 0n]);
+    await world.mirrorNewTopic(topic, ['a', 'b', 'c'], { partitions: 2 });
     const epochBefore = world.directory.byName(topic)?.partition(0)?.advertisedEpoch ?? -1;
     const { rows } = await world.command('promote', topic);
     assert.equal(rows[0]?.error, null);
@@ -85,11 +70,7 @@ describe('promote', () => {
 
   test('waits for open transactions, shows them, and goes on when they end', async () => {
     const topic = uniqueName('waiting');
-    await createTopic(world.source, topic);
-    const transaction = new Transaction(world.source, uniqueName('txn'));
-    await transaction.begin(topic, [0]);
-    await produce(world.source, { topic, transaction }, ['x']);
-    await mirrored(topic, [1n]);
+    const transaction = await world.mirrorOpenTransaction(topic);
     await world.command('promote', topic);
     await until('the blocking transaction', () =>
       world.service.describeMirror(topic).blocking.some(({ code }) => code === 'TRANSACTION_OPEN'),
@@ -105,11 +86,7 @@ describe('promote', () => {
 
   test('falls back to ACTIVE at its deadline, and when it is cancelled', async () => {
     const topic = uniqueName('deadline');
-    await createTopic(world.source, topic);
-    const transaction = new Transaction(world.source, uniqueName('txn'));
-    await transaction.begin(topic, [0]);
-    await produce(world.source, { topic, transaction }, ['x']);
-    await mirrored(topic, [1n]);
+    const transaction = await world.mirrorOpenTransaction(topic);
     await world.command('promote', topic, { deadlineMs: 600 });
     await world.inState(topic, 'ACTIVE');
     const told = world.events.since(0).findLast(({ event }) => event === 'mirror_state_changed');
@@ -124,11 +101,7 @@ describe('promote', () => {
 
   test('goes on after a restart', async () => {
     const topic = uniqueName('interrupted');
-    await createTopic(world.source, topic);
-    const transaction = new Transaction(world.source, uniqueName('txn'));
-    await transaction.begin(topic, [0]);
-    await produce(world.source, { topic, transaction }, ['x']);
-    await mirrored(topic, [1n]);
+    const transaction = await world.mirrorOpenTransaction(topic);
     await world.command('promote', topic);
     await world.inState(topic, 'PENDING_STOPPED');
     await world.restart();
@@ -142,9 +115,7 @@ describe('promote', () => {
 describe('failover', () => {
   test('hides transaction markers that landed in the shell', async () => {
     const topic = uniqueName('markers');
-    await createTopic(world.source, topic);
-    await produce(world.source, { topic }, ['a']);
-    await mirrored(topic, [1n]);
+    await world.mirrorNewTopic(topic, ['a']);
     // What a refused producer leaves behind: a transaction over the shell without records.
     const refused = new Transaction(world.destination, uniqueName('refused'));
     await refused.begin(topic, [0]);
@@ -159,10 +130,7 @@ describe('failover', () => {
   test('refuses a shell that was written to, others go through', async () => {
     const bad = uniqueName('dirty');
     const good = uniqueName('clean');
-    for (const topic of [bad, good]) {
-      await createTopic(world.source, topic);
-      await mirrored(topic, [0n]);
-    }
+    for (const topic of [bad, good]) await world.mirrorNewTopic(topic, []);
     await produce(world.destination, { topic: bad }, ['behind']);
     const { rows } = await world.service.command({
       command: 'failover',
@@ -181,19 +149,19 @@ describe('failover', () => {
     const topic = uniqueName('failed');
     const empty = uniqueName('empty');
     const paused = uniqueName('paused');
-    for (const name of [topic, empty, paused]) await createTopic(world.source, name);
-    await produce(world.source, { topic }, ['a', 'b']);
     const [first, second] = [uniqueName('txn'), uniqueName('txn')].map(
       (id) => new Transaction(world.source, id),
     );
     assert.ok(first && second, 'two transactions');
-    for (const transaction of [first, second]) {
-      await transaction.begin(topic, [0]);
-      await produce(world.source, { topic, transaction }, ['open']);
-    }
-    await mirrored(topic, [4n]);
-    await mirrored(empty, [0n]);
-    await mirrored(paused, [0n]);
+    const ends = await world.mirrorNewTopic(topic, async () => {
+      await produce(world.source, { topic }, ['a', 'b']);
+      for (const transaction of [first, second]) {
+        await transaction.begin(topic, [0]);
+        await produce(world.source, { topic, transaction }, ['open']);
+      }
+    });
+    assert.deepEqual(ends, [4n]);
+    for (const name of [empty, paused]) await world.mirrorNewTopic(name, []);
     await world.command('pause', paused);
     const before = world.directory.byName(topic)?.partition(0);
     assert.equal(before?.log?.lastStableOffset, 2n);

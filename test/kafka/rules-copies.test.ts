@@ -170,12 +170,9 @@ describe('copies, addresses and order', { timeout: 180_000 }, () => {
   }
 
   test('R8: a follower told who reads a copy a lower high watermark after a restart of ours', async () => {
-    const { atSource, atProxy, causeway, destination } = stage;
+    const { atProxy, causeway, destination } = stage;
     const topic = 'followed';
-    await createTopic(atSource, topic);
-    await write(atSource, topic, 0, values('copied', 3));
-    await stage.mirror(topic);
-    await stage.caughtUp(topic);
+    await stage.mirrorNewTopic(topic, values('copied', 3));
     await stopMirroring(causeway, 'promote', topic);
     const assignment = { topic, partitionAssignment: [{ partition: 0, replicas: [1, 2] }] };
     await withAdmin(destination, (admin) =>

@@ -10,7 +10,6 @@ import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { fetchRequest } from '../helpers/raw-requests.ts';
 import { values, write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const topic = 'epochs';
@@ -66,10 +65,8 @@ describe('epochs and high watermarks', { timeout: 180_000 }, () => {
     partitions.map((partition) => watch.highest('metadata epoch', partition));
 
   test('R8: epochs and high watermarks never go back, through source restarts and failover', async () => {
-    await createTopic(stage.atSource, topic, { partitions: 2 });
-    await writeBoth('source', 'first epoch');
-    await stage.mirror(topic);
-    await stage.caughtUp(topic);
+    const writeFirst = () => writeBoth('source', 'first epoch');
+    await stage.mirrorNewTopic(topic, writeFirst, { partitions: 2 });
     watch.start();
     await watch.look();
     const atFirst = metadataEpochs();

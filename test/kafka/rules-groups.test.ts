@@ -82,18 +82,15 @@ describe('offsets of groups', { timeout: 300_000 }, () => {
 
   test('R5: D01: a commit at the source is at the destination, at any point of a batch or transaction', async () => {
     const { atSource, atProxy } = stage;
-    await createTopic(atSource, 'points', { partitions: 2 });
-    await createTopic(atSource, 'transactions');
-    for (const partition of [0, 1]) {
-      for (const round of [0, 1]) {
-        await write(atSource, 'points', partition, values(`points ${round}`, 10));
+    const writePoints = async (): Promise<void> => {
+      for (const partition of [0, 1]) {
+        for (const round of [0, 1]) {
+          await write(atSource, 'points', partition, values(`points ${round}`, 10));
+        }
       }
-    }
-    await writeTransactions('transactions');
-    for (const topic of ['points', 'transactions']) {
-      await stage.mirror(topic);
-      await stage.caughtUp(topic);
-    }
+    };
+    await stage.mirrorNewTopic('points', writePoints, { partitions: 2 });
+    await stage.mirrorNewTopic('transactions', () => writeTransactions('transactions'));
     // Start, middle of a batch, between batches, end; before and after markers, inside what was
     // aborted.
     const plain = [
@@ -142,10 +139,7 @@ describe('offsets of groups', { timeout: 300_000 }, () => {
 
   test('R5: no synced commit lies above the durable end of the mirror, nor above S after failover', async () => {
     const { atSource, atDestination, causeway } = stage;
-    await createTopic(atSource, 'ahead');
-    await write(atSource, 'ahead', 0, values('ahead', 10));
-    await stage.mirror('ahead');
-    await stage.caughtUp('ahead');
+    await stage.mirrorNewTopic('ahead', values('ahead', 10));
     await commitOffsets(atSource, 'ahead-group', 'ahead', [10]);
     await synced('ahead-group', 'ahead', [10]);
 
@@ -176,10 +170,7 @@ describe('offsets of groups', { timeout: 300_000 }, () => {
 
   test('R5, R16: a group that moved on at the destination is not taken back, before and after failover', async () => {
     const { atSource, atDestination, atProxy, causeway } = stage;
-    await createTopic(atSource, 'moved');
-    await write(atSource, 'moved', 0, values('moved', 10));
-    await stage.mirror('moved');
-    await stage.caughtUp('moved');
+    await stage.mirrorNewTopic('moved', values('moved', 10));
     await commitOffsets(atSource, 'moved-group', 'moved', [4]);
     await synced('moved-group', 'moved', [4]);
     await commitOffsets(atProxy, 'moved-group', 'moved', [8]);

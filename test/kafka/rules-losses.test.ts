@@ -17,7 +17,6 @@ import { receiptsOf, type Switched, stopMirroring } from '../helpers/mirror-comm
 import { type RawBatch, readBatches } from '../helpers/raw-batches.ts';
 import { answersFor, fetchAt, listAt } from '../helpers/raw-reads.ts';
 import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const storageError = 56;
@@ -83,14 +82,14 @@ describe('losses', { timeout: 240_000 }, () => {
   before(async () => {
     stage = await startStage();
     for (const topic of ['mirrored', 'promoted']) {
-      await createTopic(stage.atSource, topic, { partitions: partitions.length });
-      for (const partition of partitions) {
-        for (let batch = 0; batch < batchesCount; batch++) {
-          await write(stage.atSource, topic, partition, values(`${batch}`, recordsCount, 500));
+      const fill = async (): Promise<void> => {
+        for (const partition of partitions) {
+          for (let batch = 0; batch < batchesCount; batch++) {
+            await write(stage.atSource, topic, partition, values(`${batch}`, recordsCount, 500));
+          }
         }
-      }
-      await stage.mirror(topic);
-      await stage.caughtUp(topic);
+      };
+      await stage.mirrorNewTopic(topic, fill, { partitions: partitions.length });
     }
     switched = await stopMirroring(stage.causeway, 'promote', 'promoted');
     for (const partition of partitions) {
@@ -231,20 +230,20 @@ describe('losses', { timeout: 240_000 }, () => {
 
   test('R19: a failover with the disk nearly full, and of a lost log when its loss is accepted', async () => {
     const { causeway, atDestination, atProxy, atSource } = stage;
-    for (const topic of ['full', 'lost']) {
-      await createTopic(atSource, topic, { partitions: 2 });
+    const writeBoth = async (topic: string): Promise<void> => {
       for (const partition of [0, 1]) {
         await write(atSource, topic, partition, values('before', 10));
       }
-    }
-    // What has to be closed by something that is written.
-    const producer = await newProducer(atSource, 'open-at-failover');
-    await startTransaction(atSource, producer, 'full', [0]);
-    await write(atSource, 'full', 0, values('open', 3), { producer });
-    for (const topic of ['full', 'lost']) {
-      await stage.mirror(topic);
-      await stage.mirrored(topic);
-    }
+    };
+    const writeAndOpen = async (): Promise<void> => {
+      await writeBoth('full');
+      // What has to be closed by something that is written.
+      const producer = await newProducer(atSource, 'open-at-failover');
+      await startTransaction(atSource, producer, 'full', [0]);
+      await write(atSource, 'full', 0, values('open', 3), { producer });
+    };
+    await stage.mirrorNewTopic('full', writeAndOpen, { partitions: 2 });
+    await stage.mirrorNewTopic('lost', () => writeBoth('lost'), { partitions: 2 });
     await commitOffsets(atDestination, 'has-read', 'lost', [7, 4]);
     const lostLog = path.join(causeway.storageDirectory, 'logs', `${await topicIdOf('lost')}-0`);
     await causeway.stopProcess();

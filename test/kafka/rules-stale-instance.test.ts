@@ -16,7 +16,6 @@ import { stateRecords, stopMirroring } from '../helpers/mirror-commands.ts';
 import { openCluster, readBatches } from '../helpers/raw-batches.ts';
 import { answersFor } from '../helpers/raw-reads.ts';
 import { values, write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 const stateTopic = '__causeway_state';
@@ -83,10 +82,8 @@ describe('a stale instance', { timeout: 180_000 }, () => {
   test('R12: after SIGSTOP, a successor and SIGCONT it changes nothing, says so, and mixes nothing', async () => {
     const { causeway: stale, atSource, atDestination } = stage;
     for (const topic of ['switched', 'mirrored']) {
-      await createTopic(atSource, topic, { partitions: 2 });
-      await writeSource(topic, 'seen by both');
-      await stage.mirror(topic);
-      await stage.caughtUp(topic);
+      const fill = () => writeSource(topic, 'seen by both');
+      await stage.mirrorNewTopic(topic, fill, { partitions: 2 });
       await commitOffsets(atSource, `group-${topic}`, topic, [3, 4]);
       await synced(`group-${topic}`, topic, [3, 4]);
     }

@@ -58,12 +58,12 @@ describe('writes to mirrors and to promoted topics', { timeout: 180_000 }, () =>
   after(() => stage?.stop());
 
   async function newMirror(topic: string, partitions = 1): Promise<void> {
-    await createTopic(stage.atSource, topic, { partitions });
-    for (let partition = 0; partition < partitions; partition++) {
-      await write(stage.atSource, topic, partition, values(`${topic} source`, 20));
-    }
-    await stage.mirror(topic);
-    await stage.caughtUp(topic);
+    const fill = async (): Promise<void> => {
+      for (let partition = 0; partition < partitions; partition++) {
+        await write(stage.atSource, topic, partition, values(`${topic} source`, 20));
+      }
+    };
+    await stage.mirrorNewTopic(topic, fill, { partitions });
   }
 
   async function assertShellEmpty(topic: string): Promise<void> {
@@ -225,16 +225,13 @@ describe('writes to mirrors and to promoted topics', { timeout: 180_000 }, () =>
 
   test('R4: a retried batch is in the log once, also with the ids of a producer of the source', async () => {
     const { atSource, atProxy, causeway } = stage;
-    await createTopic(atSource, 'retried');
     const old = await newProducer(atSource);
-    for (const sequence of [0, 5]) {
-      await write(atSource, 'retried', 0, values(`old ${sequence}`, 5), {
-        producer: old,
-        sequence,
-      });
-    }
-    await stage.mirror('retried');
-    const [end = 0n] = await stage.caughtUp('retried');
+    const [end = 0n] = await stage.mirrorNewTopic('retried', async () => {
+      for (const sequence of [0, 5]) {
+        const writing = { producer: old, sequence };
+        await write(atSource, 'retried', 0, values(`old ${sequence}`, 5), writing);
+      }
+    });
     await stopMirroring(causeway, 'failover', 'retried');
     // The destination may give the same id to a new producer: the mirrored batches must not make it
     // a repetition.
@@ -252,14 +249,13 @@ describe('writes to mirrors and to promoted topics', { timeout: 180_000 }, () =>
 
   test('R4: D20: first writes after a failover are in the log, whatever ids the mirror holds', async () => {
     const { atSource, atProxy, causeway } = stage;
-    await createTopic(atSource, 'clashes');
-    // Each cluster gives ids from 0 on: the ones of the source come again at the destination.
-    for (let index = 0; index < 6; index++) {
-      const producer = await newProducer(atSource);
-      await write(atSource, 'clashes', 0, values(`old ${index}`, 10), { producer });
-    }
-    await stage.mirror('clashes');
-    const [end = 0n] = await stage.caughtUp('clashes');
+    const [end = 0n] = await stage.mirrorNewTopic('clashes', async () => {
+      // Each cluster gives ids from 0 on: the ones of the source come again at the destination.
+      for (let index = 0; index < 6; index++) {
+        const producer = await newProducer(atSource);
+        await write(atSource, 'clashes', 0, values(`old ${index}`, 10), { producer });
+      }
+    });
     await stopMirroring(causeway, 'failover', 'clashes');
     const acknowledged: bigint[] = [];
     const writeHundred = async (label: string, producer: Producer): Promise<void> => {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type ForeignConsumer, startShareConsumer } from '../helpers/foreign-clients.ts';
 import { JavaTools, shareStartAndLag } from '../helpers/java-tools.ts';
+import { oneShareState } from '../helpers/kafka-settings.ts';
 import { type LinkedStage, linkName, offsets, startStage } from '../helpers/linked-stage.ts';
 import {
   command,
@@ -31,21 +32,13 @@ let tools: JavaTools;
 let consumer: ForeignConsumer | undefined;
 
 before(async () => {
-  const settings = {
-    'share.coordinator.state.topic.replication.factor': '1',
-    'share.coordinator.state.topic.min.isr': '1',
-    'share.coordinator.state.topic.num.partitions': '1',
-  };
   stage = await startStage({
-    source: { settings },
-    destination: { settings },
+    source: { settings: oneShareState },
+    destination: { settings: oneShareState },
     linkConfigs: { 'consumer.offset.sync.enable': 'true' },
   });
   tools = await JavaTools.start();
-  await createTopic(stage.atSource, topic);
-  await write(stage.atSource, topic, 0, values('copied', 30));
-  await stage.mirror(topic);
-  await stage.mirrored(topic);
+  await stage.mirrorNewTopic(topic, values('copied', 30));
 });
 
 after(async () => {
@@ -190,12 +183,9 @@ for (const { name, copied, markers } of [
   { name: 'more hidden than copied', copied: 1, markers: 3 },
 ]) {
   test(`a share group begins at S, with nothing in the shell: ${name}`, async () => {
-    const { causeway, atSource, atProxy } = stage;
+    const { causeway, atProxy } = stage;
     const shared = `shared-${copied}-${markers}`;
-    await createTopic(atSource, shared);
-    await write(atSource, shared, 0, values('copied', copied));
-    await stage.mirror(shared);
-    await stage.mirrored(shared);
+    await stage.mirrorNewTopic(shared, values('copied', copied));
     await markShell(shared, markers);
     const [switched] = await stopMirroring(causeway, 'promote', shared);
     assert.deepEqual([switched?.virtualEnd, switched?.nativeEnd], [copied, markers]);
@@ -221,13 +211,12 @@ for (const { name, copied, markers } of [
 test('a promotion waits for a share group of the source that has not read to the end', async () => {
   const { causeway, atSource, source } = stage;
   const name = 'shared-behind';
-  await createTopic(atSource, name);
-  await write(atSource, name, 0, values('unread', 5));
   const reset = ['--reset-offsets', '--group', 'slow', '--topic', name, '--execute'];
-  const atStart = await tools.run(source, 'kafka-share-groups', [...reset, '--to-earliest']);
-  assert.doesNotMatch(atStart.stdout, /Error/);
-  await stage.mirror(name);
-  await stage.mirrored(name);
+  await stage.mirrorNewTopic(name, async () => {
+    await write(atSource, name, 0, values('unread', 5));
+    const atStart = await tools.run(source, 'kafka-share-groups', [...reset, '--to-earliest']);
+    assert.doesNotMatch(atStart.stdout, /Error/);
+  });
   assert.equal((await command(causeway, 'promote', name)).error, null);
   let seen = '';
   await until(

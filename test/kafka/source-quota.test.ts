@@ -3,20 +3,15 @@
 // reads there has to wait and ask again.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
 import { setQuota } from '../helpers/quotas.ts';
-import { readBatches } from '../helpers/raw-batches.ts';
 import { type PassBytes, Relay } from '../helpers/relay.ts';
 import { SeededRandom } from '../helpers/seeded-random.ts';
 import { createTopic, deleteRecords } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { readAll } from '../unit/storage/fixtures.ts';
 import { KeyedTopic } from './keyed-topic.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
-let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 let relay: Relay;
 const bytesPerSecond = 200_000;
@@ -30,20 +25,13 @@ const distant: PassBytes = (from, to) => {
 };
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({
-      name: 'source',
-      // The quota counts over 3 seconds instead of 11: nobody has to wait for longer.
-      settings: { 'quota.window.num': '3', 'log.cleaner.backoff.ms': '200' },
-    }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  const { advertised = '', port = 0 } = source.brokers[0] ?? {};
-  relay = await Relay.start({ target: { host: '127.0.0.1', port }, pass: distant });
-  world = await new LinkWorld({
-    ...{ source, destination },
+  world = await startLinkWorld({
+    // The quota counts over 3 seconds instead of 11: nobody has to wait for longer.
+    source: { settings: { 'quota.window.num': '3', 'log.cleaner.backoff.ms': '200' } },
     limits: { rebuildCheckMs: 300 },
-  }).open();
+  });
+  const { advertised = '', port = 0 } = world.sourceKafka.brokers[0] ?? {};
+  relay = await Relay.start({ target: { host: '127.0.0.1', port }, pass: distant });
   await world.createLink('dr');
   await world.createLink('far', {
     'address.map': `${advertised}=${relay.address}`,
@@ -52,9 +40,8 @@ before(async () => {
 });
 
 after(async () => {
-  await world?.close();
+  await world?.end();
   await relay?.stop();
-  await Promise.all([source?.stop(), destination?.stop()]);
 });
 
 function limit(link: string, rate: number | null): Promise<void> {
@@ -80,14 +67,6 @@ async function filled(name: string, batches: number, partitions = 1): Promise<st
 
 function heldBack(lane: string): number {
   return world.asked.get(`held back on ${lane}`) ?? 0;
-}
-
-async function assertSame(topic: string): Promise<void> {
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'the mirror log is open');
-  const batches = await readBatches(world.source, topic, 0);
-  const expected = Buffer.concat(batches.map(({ bytes }) => bytes));
-  assert.ok(expected.equals(await readAll(log)), `${topic}: ${expected.length} bytes`);
 }
 
 async function verify(topic: string): Promise<void> {
@@ -118,7 +97,7 @@ test('a source’s quota ended verify and the making of mirrors, it has them wai
   for (const lane of ['fetch-dr-0', 'verify-dr', 'records']) {
     assert.ok(heldBack(lane) > 0, `${lane}: ${[...world.asked].join('; ')}`);
   }
-  await Promise.all([assertSame(first), assertSame(second)]);
+  await Promise.all([world.assertIdentical(first), world.assertIdentical(second)]);
   const starts = world.service.describeMirror(cut).partitions.map(({ logStart }) => logStart);
   assert.deepEqual(starts, [3n, 3n, 3n, 3n]);
   const bad = /^(link_unavailable|link_work_failed|fetch_fault)$/;
@@ -132,7 +111,7 @@ test('a source’s quota ended the reading in parallel ranges, which goes on und
   await limit('far', 2 * bytesPerSecond);
   await world.createMirror('far', topic);
   await world.caughtUp(topic, [200n]);
-  await assertSame(topic);
+  await world.assertIdentical(topic);
   const lanes = [0, 1, 2, 3].map((index) => `ranges-far-${index}`);
   const asked = lanes.reduce((sum, lane) => sum + (world.asked.get(`Fetch on ${lane}`) ?? 0), 0);
   const held = lanes.reduce((sum, lane) => sum + heldBack(lane), 0);
@@ -181,9 +160,7 @@ test('a source’s quota ended the rebuild of a copy, it has it wait', {
     { deadlineMs: 120_000, describe: () => world.describe(name) },
   );
   await world.caughtUp(name, [topic.end]);
-  const log = world.directory.byName(name)?.partition(0)?.log;
-  assert.ok(log);
-  await topic.check(log, topic.end);
+  await topic.check(world.logOf(name), topic.end);
   assert.ok(heldBack('rebuild-dr') > 0, [...world.asked].join('; '));
   await world.caughtUp(other, [160n]);
   await limit('dr', null);
@@ -210,5 +187,5 @@ test('a link reads no faster than its own limit says, over all it reads, and fas
   await world.service.alterLink('slow', lifted, { validateOnly: false, actor: 'test' });
   // At the limit it would take 40 seconds.
   await world.caughtUp(topic, [200n, 200n]);
-  await assertSame(topic);
+  await world.assertIdentical(topic);
 });

@@ -16,7 +16,6 @@ import { command, receiptsOf, stopMirroring, waitForState } from '../helpers/mir
 import { fetchAt } from '../helpers/raw-reads.ts';
 import { newProducer, startTransaction, values, write } from '../helpers/raw-writes.ts';
 import { rootDirectory } from '../helpers/repository.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 import { until } from '../helpers/wait.ts';
 
 let stage: LinkedStage;
@@ -62,15 +61,15 @@ after(async () => {
 /** A topic of two partitions, a transaction open in each. Returns the ends of the copy. */
 async function openTopic(topic: string): Promise<bigint[]> {
   const { atSource } = stage;
-  await createTopic(atSource, topic, { partitions: 2 });
-  const producer = await newProducer(atSource, `${topic}-open`);
-  await startTransaction(atSource, producer, topic, [0, 1]);
-  for (const partition of [0, 1]) {
-    await write(atSource, topic, partition, values('plain', 3));
-    await write(atSource, topic, partition, values('open', 2), { producer });
-  }
-  await stage.mirror(topic);
-  return stage.caughtUp(topic);
+  const fill = async (): Promise<void> => {
+    const producer = await newProducer(atSource, `${topic}-open`);
+    await startTransaction(atSource, producer, topic, [0, 1]);
+    for (const partition of [0, 1]) {
+      await write(atSource, topic, partition, values('plain', 3));
+      await write(atSource, topic, partition, values('open', 2), { producer });
+    }
+  };
+  return stage.mirrorNewTopic(topic, fill, { partitions: 2 });
 }
 
 async function failOverUntilKilled(topic: string, point: string): Promise<void> {

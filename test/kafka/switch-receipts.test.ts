@@ -6,37 +6,24 @@ import { after, before, describe, test } from 'node:test';
 import type { TailLine } from '../../src/link/switch/export-tail.ts';
 import type { TopicRecord } from '../../src/state/records.ts';
 import { openNativeExtent } from '../../src/timeline/timeline.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, Transaction } from '../helpers/own-producer.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  const limits = { switchedWatchMs: 200, shellWatchMs: 500, sourceUnavailableMs: 3_000 };
-  world = await new LinkWorld({ source, destination, limits }).open();
+  world = await startLinkWorld({
+    limits: { switchedWatchMs: 200, shellWatchMs: 500, sourceUnavailableMs: 3_000 },
+  });
+  source = world.sourceKafka;
   await world.createLink('dr', { 'promote.quiet.ms': '500' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-async function mirrored(name: string, values: readonly string[]): Promise<void> {
-  await createTopic(world.source, name);
-  if (values.length > 0) await produce(world.source, { topic: name }, values);
-  await world.createMirror('dr', name);
-  await world.caughtUp(name, [BigInt(values.length)]);
-}
+after(() => world?.end());
 
 function request(command: 'promote' | 'failover', topics: readonly string[]) {
   return { command, link: null, topics, validateOnly: false, actor: 'test' } as const;
@@ -61,7 +48,7 @@ async function tail(topic: string): Promise<TailLine[]> {
 describe('promote', () => {
   test('waits for a source that is written to, and says so', async () => {
     const topic = uniqueName('busy');
-    await mirrored(topic, ['a']);
+    await world.mirrorNewTopic(topic, ['a']);
     let isWriting = true;
     const writer = (async () => {
       while (isWriting) await produce(world.source, { topic }, ['more']);
@@ -76,7 +63,7 @@ describe('promote', () => {
 
   test('of a quiet topic at zero lag is not kept waiting', async () => {
     const topic = uniqueName('quiet');
-    await mirrored(topic, ['a', 'b']);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     const quietFromMs = performance.now() + 600;
     await until('a source that was quiet', () => performance.now() > quietFromMs);
     await world.command('promote', topic);
@@ -88,7 +75,7 @@ describe('promote', () => {
 
   test('says that the history has one copy, and is refused if that is too few', async () => {
     const topic = uniqueName('single');
-    await mirrored(topic, ['a', 'b']);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     const asked = request('promote', [topic]);
     const refused = await world.service.command({ ...asked, requireReplicated: true });
     assert.match(refused.rows[0]?.error?.message ?? '', /there is 1 copy/);
@@ -107,15 +94,15 @@ describe('promote', () => {
     assert.deepEqual(dry.receipt?.topics[0]?.groups, done?.topics[0]?.groups);
     assert.equal(done?.topics[0]?.partitions[0]?.virtualEnd, 2n);
     const none = uniqueName('none');
-    await mirrored(none, []);
+    await world.mirrorNewTopic(none, []);
     const empty = { ...request('promote', [none]), requireReplicated: true, validateOnly: true };
     assert.equal((await world.service.command(empty)).rows[0]?.error, null, 'nothing below S');
   });
 
   test('of a set is all or none, by one transaction', async () => {
     const [one, two] = [uniqueName('set'), uniqueName('set')];
-    await mirrored(one, ['a']);
-    await mirrored(two, ['b', 'c']);
+    await world.mirrorNewTopic(one, ['a']);
+    await world.mirrorNewTopic(two, ['b', 'c']);
     const none = await world.service.command({
       ...request('promote', [one, uniqueName('unknown')]),
       atomic: true,
@@ -142,7 +129,7 @@ describe('promote', () => {
 
   test('is followed by a count of what the source gets on, and that can be had', async () => {
     const topic = uniqueName('stray');
-    await mirrored(topic, ['a', 'b']);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     await world.command('promote', topic);
     await world.inState(topic, 'STOPPED');
     await until('a look', () => world.service.describeMirror(topic).strayRecords === 0n);
@@ -167,7 +154,7 @@ describe('promote', () => {
 describe('a shell that was written to past us', () => {
   async function written(): Promise<string> {
     const topic = uniqueName('written');
-    await mirrored(topic, ['a', 'b', 'c']);
+    await world.mirrorNewTopic(topic, ['a', 'b', 'c']);
     await produce(world.destination, { topic }, ['behind', 'your back']);
     await world.inState(topic, 'FAILED');
     const { error } = world.service.describeMirror(topic);
@@ -248,7 +235,7 @@ describe('a creation that was interrupted', () => {
 describe('failover', () => {
   test('of a source that dies and comes back: the receipt gets the true loss', async () => {
     const topic = uniqueName('returns');
-    await mirrored(topic, ['a', 'b']);
+    await world.mirrorNewTopic(topic, ['a', 'b']);
     const transaction = new Transaction(world.source, uniqueName('writer'));
     await transaction.begin(topic, [0]);
     await produce(world.source, { topic, transaction }, ['in a transaction']);
@@ -293,11 +280,8 @@ describe('failover', () => {
 
 test('R15: a restart while the source was dead forgot what was known of it', async () => {
   const topic = uniqueName('dead');
-  await createTopic(world.source, topic);
-  await produce(world.source, { topic }, ['a', 'b']);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [2n]);
-  source.pause();
+  await world.mirrorNewTopic(topic, ['a', 'b']);
+  await source.pause();
   try {
     const link = () => world.service.describeLink('dr');
     await world.inState(topic, 'SOURCE_UNAVAILABLE');

@@ -35,12 +35,12 @@ async function promoted(
   counts: readonly number[],
   configs: Record<string, string> = {},
 ): Promise<bigint[]> {
-  await createTopic(stage.atSource, topic, { partitions: counts.length, configs });
-  for (const [partition, count] of counts.entries()) {
-    if (count > 0) await write(stage.atSource, topic, partition, values('below', count));
-  }
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  const fill = async (): Promise<void> => {
+    for (const [partition, count] of counts.entries()) {
+      if (count > 0) await write(stage.atSource, topic, partition, values('below', count));
+    }
+  };
+  await stage.mirrorNewTopic(topic, fill, { partitions: counts.length, configs });
   const switched = await stopMirroring(stage.causeway, 'promote', topic);
   return switched.map(({ virtualEnd }) => BigInt(virtualEnd));
 }
@@ -75,12 +75,10 @@ test('R4: nothing below S, and one partition empty beside another that is not', 
 });
 
 test('DeleteRecords took records of a copy that Kafka keeps: its topic is only compacted', async () => {
-  const { atSource, atProxy } = stage;
+  const { atProxy } = stage;
   const topic = 'compacted';
-  await createTopic(atSource, topic, { configs: { 'cleanup.policy': 'compact' } });
-  await write(atSource, topic, 0, values('copied', 2));
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  const configs = { 'cleanup.policy': 'compact' };
+  await stage.mirrorNewTopic(topic, values('copied', 2), { configs });
   await stopMirroring(stage.causeway, 'promote', topic);
   await write(atProxy, topic, 0, values('written', 1));
   for (const before of [1n, 2n, 3n, -1n]) {
@@ -90,12 +88,9 @@ test('DeleteRecords took records of a copy that Kafka keeps: its topic is only c
 });
 
 test('a client that left our history before a promotion, or names a wrong epoch, was let on', async () => {
-  const { atSource, atProxy } = stage;
+  const { atProxy } = stage;
   const topic = 'parted';
-  await createTopic(atSource, topic);
-  await write(atSource, topic, 0, values('copied', 2));
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  await stage.mirrorNewTopic(topic, values('copied', 2));
   await stopMirroring(stage.causeway, 'promote', topic);
   await write(atProxy, topic, 0, values('written', 3));
   const mirrored = (await fetchAt(atProxy, topic, 0, 0n)).first?.readInt32BE(12) ?? -1;
@@ -126,11 +121,10 @@ test('a client that left our history before a promotion, or names a wrong epoch,
 test('a log start above zero stays, and DeleteRecords moves it up, to S and beyond', async () => {
   const { atSource, atProxy } = stage;
   const topic = 'starts';
-  await createTopic(atSource, topic);
-  for (const label of ['a', 'b', 'c']) await write(atSource, topic, 0, values(label, 2));
-  await deleteRecords(atSource, topic, 0, 2n);
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  await stage.mirrorNewTopic(topic, async () => {
+    for (const label of ['a', 'b', 'c']) await write(atSource, topic, 0, values(label, 2));
+    await deleteRecords(atSource, topic, 0, 2n);
+  });
   await stopMirroring(stage.causeway, 'promote', topic);
   for (const label of ['d', 'e']) await write(atProxy, topic, 0, values(label, 2));
   assert.deepEqual(await baseOffsets(topic, 0), [2n, 4n, 6n, 8n]);
@@ -154,13 +148,13 @@ test('a log start above zero stays, and DeleteRecords moves it up, to S and beyo
 test('offsets by time are found on both sides, the largest timestamp as well', async () => {
   const { atSource, atProxy } = stage;
   const topic = 'times';
+  const fill = async (): Promise<void> => {
+    for (const second of [1n, 3n, 9n]) {
+      await write(atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
+    }
+  };
   // The records are of 1970: retention would take them.
-  await createTopic(atSource, topic, { configs: { 'retention.ms': '-1' } });
-  for (const second of [1n, 3n, 9n]) {
-    await write(atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
-  }
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  await stage.mirrorNewTopic(topic, fill, { configs: { 'retention.ms': '-1' } });
   await stopMirroring(stage.causeway, 'promote', topic);
   const at = async (timestamp: bigint) => (await listAt(atProxy, topic, 0, timestamp)).offset;
   assert.equal(await at(3_000n), 2n);

@@ -131,11 +131,7 @@ test('R16: grants of WRITE that are held back are made at the switch, each for i
     'acl.sync.write.hold.enable': 'true',
     'acl.sync.mode': 'owned',
   });
-  for (const name of [first, second]) {
-    await createTopic(world.source, name);
-    await world.createMirror(link, name);
-    await world.caughtUp(name, [0n]);
-  }
+  for (const name of [first, second]) await world.mirrorNewTopic(name, [], { link });
   const readers = acl(topic, app);
   const writers = { ...acl(topic, app, write), patternType: 4 };
   await add(world.source, readers, writers);
@@ -209,11 +205,7 @@ test('a destination without an authorizer is this task’s trouble alone, too', 
     assert.equal(error.code, 'SECURITY_DISABLED_ERROR');
     assert.match(error.message, /the destination has no authorizer.*authorizer\.class\.name/);
     assert.equal(onPlain.service.describeLink(link).linkState, 'ACTIVE');
-    const topic = uniqueName('data');
-    await createTopic(onPlain.source, topic);
-    await produce(onPlain.source, { topic }, ['1', '2']);
-    await onPlain.createMirror(link, topic);
-    await onPlain.caughtUp(topic, [2n]);
+    await onPlain.mirrorNewTopic(uniqueName('data'), ['1', '2'], { link });
   } finally {
     await onPlain.close();
   }

@@ -5,29 +5,19 @@ import { after, before, test } from 'node:test';
 import type { Cluster } from '../../src/cluster/cluster.ts';
 import { alterTopicConfigs, readTopicConfigs } from '../../src/cluster/config-requests.ts';
 import type { TaskStatus } from '../../src/link/service.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from './link-fixture.ts';
 
-let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({ name: 'source' }),
-    startKafkaCluster({ name: 'destination', advertise: 'reachable' }),
-  ]);
-  world = await new LinkWorld({ source, destination }).open();
+  world = await startLinkWorld({ destination: { advertise: 'reachable' } });
   await world.createLink('dr', { 'topic.config.sync.ms': '300' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
 const setOnTopic = 1;
 

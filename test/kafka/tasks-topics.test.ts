@@ -11,36 +11,32 @@ import type { LinkError } from '../../src/link/link-error.ts';
 import type { TaskStatus } from '../../src/link/service.ts';
 import { createAcls, deleteAcls } from '../../src/tasks/acl-requests.ts';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce, produceBatch } from '../helpers/own-producer.ts';
 import { readBatches } from '../helpers/raw-batches.ts';
 import { Relay } from '../helpers/relay.ts';
 import { createTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from './link-fixture.ts';
+import { LinkWorld, startLinkWorld } from './link-fixture.ts';
 
 let source: KafkaCluster;
 let destination: KafkaCluster;
 let world: LinkWorld;
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({
-      name: 'source',
+  world = await startLinkWorld({
+    source: {
       settings: {
         'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
         'allow.everyone.if.no.acl.found': 'true',
       },
-    }),
-    startKafkaCluster({ name: 'destination', advertise: 'reachable' }),
-  ]);
-  world = await new LinkWorld({ source, destination }).open();
+    },
+    destination: { advertise: 'reachable' },
+  });
+  ({ sourceKafka: source, destinationKafka: destination } = world);
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
+after(() => world?.end());
 
 function filtersOf(...list: readonly [string, 'LITERAL' | 'PREFIXED', 'INCLUDE' | 'EXCLUDE'][]) {
   const topicFilters = list.map(([name, patternType, filterType]) => ({
@@ -197,7 +193,6 @@ describe('mirrors by filters', () => {
 test('the topic of a schema registry is mirrored like any other, tombstones included', async () => {
   const link = await autoLink();
   const name = uniqueName('_schemas');
-  await createTopic(world.source, name, { configs: { 'cleanup.policy': 'compact' } });
   const schema = { schema: '"string"', subject: 'orders-value', version: 1, id: 1, deleted: false };
   const key = { keytype: 'SCHEMA', subject: 'orders-value', version: 1, magic: 1 };
   const noop = { keytype: 'NOOP', magic: 0 };
@@ -212,13 +207,11 @@ test('the topic of a schema registry is mirrored like any other, tombstones incl
     value: value === null ? null : Buffer.from(JSON.stringify(value)),
     timestamp,
   }));
-  await produceBatch(world.source, { topic: name }, buildBatch({ baseOffset: 0n, records }));
-  await world.createMirror(link, name);
-  await world.caughtUp(name, [4n]);
-  const log = world.directory.byName(name)?.partition(0)?.log;
-  assert.ok(log);
-  const { chunks } = await log.read(0n, { bytesMax: 1 << 20, atLeastOneBatch: true });
-  const stored = Buffer.concat(chunks);
+  const batch = buildBatch({ baseOffset: 0n, records });
+  const writeBatch = () => produceBatch(world.source, { topic: name }, batch);
+  const compacted = { configs: { 'cleanup.policy': 'compact' } };
+  assert.deepEqual(await world.mirrorNewTopic(name, writeBatch, { link, ...compacted }), [4n]);
+  const stored = await world.stored(name);
   const [first] = await readBatches(world.source, name, 0);
   assert.equal(first?.hash, createHash('sha256').update(stored).digest('hex'));
   const configs = await readTopicConfigs(world.destination, [name], ['cleanup.policy']);
