@@ -62,10 +62,7 @@ describe('groups of every kind', { timeout: 1_200_000 }, () => {
 
   async function mirrorWith(prefix: string, count: number): Promise<string> {
     const topic = uniqueName(prefix);
-    await createTopic(stage.atSource, topic);
-    await write(stage.atSource, topic, 0, values('before', count));
-    await stage.mirror(topic);
-    await stage.caughtUp(topic);
+    await stage.mirrorNewTopic(topic, values('before', count));
     return topic;
   }
 

@@ -4,8 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commitOffsets, committedOffsets } from '../helpers/group-offsets.ts';
 import { startStage } from '../helpers/linked-stage.ts';
-import { values, write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
+import { values } from '../helpers/raw-writes.ts';
 import { until } from '../helpers/wait.ts';
 
 const topic = 'idle-topic';
@@ -22,10 +21,7 @@ test('an idle group whose source holds its offset outlives offsets.retention.min
   });
   try {
     const { atSource, atDestination } = stage;
-    await createTopic(atSource, topic);
-    await write(atSource, topic, 0, values('idle', 5));
-    await stage.mirror(topic);
-    await stage.caughtUp(topic);
+    await stage.mirrorNewTopic(topic, values('idle', 5));
     const seen = async (group: string) =>
       (await committedOffsets(atDestination, group, topic, 1))[0];
     await commitOffsets(atSource, 'idle', topic, [2]);

@@ -2,50 +2,34 @@
 // request. What a link can see there of a topic that is not the one that was mirrored.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafkaCluster } from '../helpers/kafka-cluster.ts';
+import type { KafkaCluster } from '../helpers/kafka-cluster.ts';
 import { produce } from '../helpers/own-producer.ts';
-import { readBatches } from '../helpers/raw-batches.ts';
 import { createTopic, deleteTopic } from '../helpers/topic-admin.ts';
 import { uniqueName, until } from '../helpers/wait.ts';
-import { LinkWorld } from '../kafka/link-fixture.ts';
+import { type LinkWorld, startLinkWorld } from '../kafka/link-fixture.ts';
 
 let source: KafkaCluster;
-let destination: KafkaCluster;
 let world: LinkWorld;
 const request = { archiveAs: null, validateOnly: false, actor: 'test' };
 
 before(async () => {
-  [source, destination] = await Promise.all([
-    startKafkaCluster({
-      name: 'source',
-      version: '2.8.2',
-      settings: { 'inter.broker.protocol.version': '2.7' },
-    }),
-    startKafkaCluster({ name: 'destination' }),
-  ]);
-  world = await new LinkWorld({ source, destination }).open();
+  world = await startLinkWorld({
+    source: { version: '2.8.2', settings: { 'inter.broker.protocol.version': '2.7' } },
+  });
+  source = world.sourceKafka;
   await world.createLink('dr', { 'cluster.link.retry.timeout.ms': '3000' });
 });
 
-after(async () => {
-  await world?.close();
-  await Promise.all([source?.stop(), destination?.stop()]);
-});
-
-async function stored(topic: string): Promise<Buffer> {
-  const log = world.directory.byName(topic)?.partition(0)?.log;
-  assert.ok(log, 'the copy can be read');
-  const { chunks } = await log.read(log.logStart, { bytesMax: 1 << 20, atLeastOneBatch: true });
-  return Buffer.concat([...chunks]);
-}
+after(() => world?.end());
 
 async function mirrorOf(topic: string, partitions: number): Promise<Buffer> {
-  await createTopic(world.source, topic, { partitions });
-  await produce(world.source, { topic }, ['a', 'b']);
-  await produce(world.source, { topic }, ['c']);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [3n]);
-  return stored(topic);
+  const writeTwo = async (): Promise<void> => {
+    await produce(world.source, { topic }, ['a', 'b']);
+    await produce(world.source, { topic }, ['c']);
+  };
+  const [end] = await world.mirrorNewTopic(topic, writeTwo, { partitions });
+  assert.equal(end, 3n);
+  return world.stored(topic);
 }
 
 async function makeAgain(topic: string, partitions: number): Promise<void> {
@@ -58,8 +42,7 @@ async function makeAgain(topic: string, partitions: number): Promise<void> {
 async function recreated(topic: string, end: bigint): Promise<void> {
   await world.service.recreateMirror(topic, request);
   await world.caughtUp(topic, [end]);
-  const batches = await readBatches(world.source, topic, 0);
-  assert.ok(Buffer.concat(batches.map(({ bytes }) => bytes)).equals(await stored(topic)));
+  await world.assertIdentical(topic);
 }
 
 test('the source tells no topic ids', async () => {
@@ -78,7 +61,7 @@ test('R9: a topic that was made again with fewer partitions', async () => {
   const { error } = world.service.describeMirror(topic);
   // Whichever is seen first: that there are fewer, or that another batch is where ours was.
   assert.match(error?.code ?? '', /^SOURCE_(PARTITIONS_DECREASED|TOPIC_ID_CHANGED)$/);
-  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  assert.ok(before.equals(await world.stored(topic)), 'nothing of the other topic is in the copy');
   await recreated(topic, 5n);
 });
 
@@ -90,7 +73,7 @@ test('R9: a topic that was made again with as many partitions and more records',
   await world.inState(topic, 'FAILED');
   const { error } = world.service.describeMirror(topic);
   assert.match(error?.code ?? '', /^(SOURCE_TOPIC_ID_CHANGED|UNEXPECTED_TRUNCATION)$/);
-  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  assert.ok(before.equals(await world.stored(topic)), 'nothing of the other topic is in the copy');
   await recreated(topic, 5n);
 });
 
@@ -102,25 +85,25 @@ test('R9: a topic that was made again while its mirror was paused', async () => 
   await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
   await world.command('resume', topic);
   await world.inState(topic, 'FAILED');
-  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  assert.ok(before.equals(await world.stored(topic)), 'nothing of the other topic is in the copy');
 });
 
 test('R9: a topic that was made again, with lower epochs than it had', async () => {
   const topic = uniqueName('epochs');
-  await createTopic(world.source, topic);
-  await source.stopBroker();
-  await source.restartBroker();
-  await produce(world.source, { topic }, ['a', 'b', 'c']);
-  await world.createMirror('dr', topic);
-  await world.caughtUp(topic, [3n]);
-  const before = await stored(topic);
+  const ends = await world.mirrorNewTopic(topic, async () => {
+    await source.stopBroker();
+    await source.restartBroker();
+    await produce(world.source, { topic }, ['a', 'b', 'c']);
+  });
+  assert.deepEqual(ends, [3n]);
+  const before = await world.stored(topic);
   await makeAgain(topic, 1);
   await produce(world.source, { topic }, ['other', 'history', 'longer', 'than', 'before']);
   await world.inState(topic, 'FAILED');
   const { error } = world.service.describeMirror(topic);
   const causes = /^(NON_MONOTONIC_|SOURCE_TOPIC_ID_CHANGED|UNEXPECTED_TRUNCATION)/;
   assert.match(error?.code ?? '', causes);
-  assert.ok(before.equals(await stored(topic)), 'nothing of the other topic is in the copy');
+  assert.ok(before.equals(await world.stored(topic)), 'nothing of the other topic is in the copy');
 });
 
 test('messages of format 1 end the mirror by name', async () => {

@@ -6,20 +6,19 @@ import { javaTool } from '../helpers/java-tools.ts';
 import { type LinkedStage, startStage } from '../helpers/linked-stage.ts';
 import { stopMirroring } from '../helpers/mirror-commands.ts';
 import { write } from '../helpers/raw-writes.ts';
-import { createTopic } from '../helpers/topic-admin.ts';
 
 const topic = 'orders';
 let stage: LinkedStage;
 
 before(async () => {
   stage = await startStage({ linkConfigs: { 'promote.quiet.ms': '0' } });
+  const fill = async (): Promise<void> => {
+    for (const second of [1n, 2n, 3n]) {
+      await write(stage.atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
+    }
+  };
   // The records are of 1970: retention would take them.
-  await createTopic(stage.atSource, topic, { configs: { 'retention.ms': '-1' } });
-  for (const second of [1n, 2n, 3n]) {
-    await write(stage.atSource, topic, 0, ['x', 'y'], { timestamp: second * 1_000n });
-  }
-  await stage.mirror(topic);
-  await stage.caughtUp(topic);
+  await stage.mirrorNewTopic(topic, fill, { configs: { 'retention.ms': '-1' } });
   const [switched] = await stopMirroring(stage.causeway, 'promote', topic);
   assert.equal(switched?.virtualEnd, 6);
   for (const second of [4n, 5n]) {
