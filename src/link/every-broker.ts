@@ -12,13 +12,19 @@ const brokersInFlight = 16;
 /** A broker that takes longer says nothing. */
 const answerTimeoutMs = 2_000;
 
-/** Of those that say something; null unless they are most of the cluster's brokers. */
-export async function metadataOfMost(
+export interface BrokersWord {
+  /** Of those that say something. */
+  readonly seen: readonly ClusterMetadata[];
+  /** Whether so many are most of the brokers that there were to ask. */
+  isMost(count: number): boolean;
+}
+
+export async function askEveryBroker(
   cluster: Cluster,
   names: readonly string[],
   /** A connection that hangs holds up nothing else. */
   lane: string,
-): Promise<readonly ClusterMetadata[] | null> {
+): Promise<BrokersWord> {
   const { brokers } = cluster;
   const request = metadataRequest(names);
   const seen: ClusterMetadata[] = [];
@@ -35,5 +41,5 @@ export async function metadataOfMost(
       if (!(error instanceof ClusterError)) throw error;
     }
   });
-  return seen.length > brokers.length / 2 ? seen : null;
+  return { seen, isMost: (count) => count > brokers.length / 2 };
 }

@@ -26,9 +26,9 @@ import {
   parseLinkSettings,
 } from './settings/link-settings.ts';
 import { messageOf, Signal } from './signal.ts';
+import { knownToMost } from './source-identity.ts';
 import { SourceSeen, seenBefore, seenOf } from './source-seen.ts';
 import { examine, isDenied, Lasting } from './source-watch.ts';
-import { SuccessorWatch } from './successor-watch.ts';
 
 /** Looks that somebody asked for are at least so far apart. */
 const lookSpacingMs = 150;
@@ -52,10 +52,10 @@ export class LinkRuntime implements FeedLink {
   #connecting: Promise<Cluster> | null = null;
   #infos: ReadonlyMap<string, TopicInfo> = new Map();
   readonly #failures: TopicFailures;
-  readonly #successors: SuccessorWatch;
   readonly #missing = new Lasting();
   readonly #shrunk = new Lasting();
   readonly #agedEpochs = new Lasting();
+  readonly #lasting = [this.#missing, this.#shrunk, this.#agedEpochs];
   readonly #background = new Set<Promise<void>>();
   readonly #signal = new Signal();
   #leadersOnlyUntilMs = Number.NEGATIVE_INFINITY;
@@ -85,10 +85,6 @@ export class LinkRuntime implements FeedLink {
     const { topics, changes } = parts;
     this.#failures = new TopicFailures({ context, topics, changes, link: this });
     this.growth = new MirrorGrowth({ context, topics, changes, link: this });
-    this.#successors = new SuccessorWatch({
-      ...{ clock: context.clock, changes, link: this },
-      onConfirmed: (topic, info, askedAtMs) => this.#consider(topic, info, askedAtMs),
-    });
     this.feeds = new LinkFeeds({
       link: this,
       clock: context.clock,
@@ -229,10 +225,7 @@ export class LinkRuntime implements FeedLink {
     this.feeds.forget(name);
     this.#failures.forget(name);
     this.growth.clear(name);
-    this.#missing.clear(name);
-    this.#shrunk.clear(name);
-    this.#successors.clear(name);
-    this.#agedEpochs.clear(name);
+    for (const lasting of this.#lasting) lasting.clear(name);
   }
 
   /** Lets a topic be fetched again after `feeds.hold`. */
@@ -365,6 +358,8 @@ export class LinkRuntime implements FeedLink {
       } catch (error) {
         if (error instanceof ClusterError) this.health.lost(error);
         else this.#tell('error', 'link_fault', error);
+        // What a source that just comes back says is not what it has said all the time.
+        for (const lasting of this.#lasting) lasting.keep(() => false);
       }
       const periodMs = this.#settings.metadataMaxAgeMs ?? this.#context.limits.sourceWatchMs;
       await this.#signal.wait(periodMs);
@@ -380,8 +375,8 @@ export class LinkRuntime implements FeedLink {
     const cluster = await this.connected();
     const watched = this.#ownTopics().filter(({ record }) => isFetching(record.state));
     const watchedNames = new Set(watched.map(({ name }) => name));
-    for (const lasting of [this.#missing, this.#shrunk, this.#successors, this.growth]) {
-      lasting.keep((name) => watchedNames.has(name));
+    for (const noted of [...this.#lasting, this.growth]) {
+      noted.keep((name) => watchedNames.has(name));
     }
     const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
     const askedAtMs = this.#context.clock.monotonicMs();
@@ -395,13 +390,42 @@ export class LinkRuntime implements FeedLink {
       names.filter((name) => isDenied(metadata.topics.get(name))),
       names.length,
     );
-    for (const topic of watched) {
-      this.#consider(topic.record, metadata.topics.get(topic.record.sourceTopic), askedAtMs);
+    const others: TopicRecord[] = [];
+    for (const { record } of watched) {
+      const info = metadata.topics.get(record.sourceTopic);
+      if (examine(record, info).kind === 'other') others.push(record);
+      else this.#consider(record, info, askedAtMs);
     }
-    this.#successors.tend();
+    await this.#considerOthers(others);
+    if (this.#isClosed || cluster !== this.#cluster) return;
     this.#failures.tend();
     this.feeds.tend();
     this.feeds.prune();
+  }
+
+  /**
+   * One broker has another topic of the name: it may have been left behind. Until most have been
+   * asked nothing is appended that was fetched by name.
+   */
+  async #considerOthers(records: readonly TopicRecord[]): Promise<void> {
+    if (records.length === 0) return;
+    for (const { name } of records) for (const feed of this.feeds.feeds(name)) feed.unprove();
+    const askedAtMs = this.#context.clock.monotonicMs();
+    const known = await knownToMost(this, records);
+    if (known.size > 0) {
+      const infos = records.flatMap(({ name, sourceTopic }) => {
+        const info = known.get(name);
+        return info === undefined ? [] : [[sourceTopic, info] as const];
+      });
+      this.#infos = new Map([...this.#infos, ...infos]);
+    }
+    for (const { name, sourceTopicId } of records) {
+      // It may be stopped, or made anew of the other topic, meanwhile.
+      const record = this.#topics.byName(name)?.record;
+      if (record === undefined || !isFetching(record.state)) continue;
+      if (record.sourceTopicId !== sourceTopicId) continue;
+      this.#consider(record, this.#infos.get(record.sourceTopic), askedAtMs);
+    }
   }
 
   #consider(record: TopicRecord, info: TopicInfo | undefined, askedAtMs: number): void {
@@ -425,7 +449,7 @@ export class LinkRuntime implements FeedLink {
         if (this.#shrunk.note(name, nowMs, shrunkLastsMs)) this.failTopic(name, finding.error);
         return;
       case 'other':
-        this.#successors.suspect(record, finding.error);
+        this.failTopic(name, finding.error);
         return;
       case 'grown':
         if (this.mayAct()) this.growth.found(record, finding.partitionsCount);
@@ -434,7 +458,6 @@ export class LinkRuntime implements FeedLink {
         this.growth.clear(name);
         break;
     }
-    this.#successors.clear(name);
     if (info === undefined) return;
     this.feeds.follow(name, info);
     for (const feed of this.feeds.feeds(name)) feed.noteIdSeen(askedAtMs);

@@ -2,14 +2,19 @@
 // read by a topic's name, and one that was deleted and made again has it too: until the regular
 // look at the source has seen that, what is read may be of the successor. Owns the question, which
 // is put after reading and before what was read is written anywhere; refuses to know what was read.
-// Invariants: a topic that is not provably the mirrored one is never confirmed; without topic ids
-// (brokers before 2.8) a topic of that name is all that there is to prove it by.
+// Invariants: a topic that is not provably the mirrored one is never confirmed, be it by the broker
+// that happens to be asked or, where that one has another topic, by most of the source's brokers:
+// one that was left behind has what was there before a mirror's own; without topic ids (brokers
+// before 2.8) a topic of that name is all that there is to prove it by.
 //
 // Why afterwards is enough: an id is never given twice, so a topic that has its id now is the one
 // that had the name a moment ago.
-import type { Cluster } from '../cluster/cluster.ts';
+import type { Cluster, TopicInfo } from '../cluster/cluster.ts';
 import type { LinkRecord, TopicRecord } from '../state/records.ts';
+import { askEveryBroker } from './every-broker.ts';
 import { examine } from './source-watch.ts';
+
+const lane = 'source-identity';
 
 /** What is mirrored, as the record of the mirror has it. */
 export type MirroredSource = Pick<
@@ -18,7 +23,7 @@ export type MirroredSource = Pick<
 >;
 
 export interface Unconfirmed {
-  /** `other` is for good, if most brokers say so; the rest may be over with the next answer. */
+  /** `other` is for good; the rest may be over with the next answer. */
   readonly kind: 'other' | 'missing' | 'unreadable';
   readonly cause: string;
 }
@@ -29,7 +34,10 @@ interface Source {
   readonly record?: Pick<LinkRecord, 'sourceClusterId'>;
 }
 
-/** Mirrors whose source cannot be confirmed now, by name, in one request. @throws ClusterError */
+/**
+ * Mirrors whose source cannot be confirmed now, by name; in one request, but for those of which the
+ * broker that answers has another topic. @throws ClusterError
+ */
 export async function unconfirmedSources(
   { cluster, record }: Source,
   mirrors: readonly MirroredSource[],
@@ -45,7 +53,44 @@ export async function unconfirmedSources(
       : doubtOf(mirror, examine(mirror, topics.get(mirror.sourceTopic)));
     if (doubt !== null) unconfirmed.set(mirror.name, doubt);
   }
+  if (isOther) return unconfirmed;
+  const others = mirrors.filter(({ name }) => unconfirmed.get(name)?.kind === 'other');
+  const known = await knownToMost({ cluster, ...(record === undefined ? {} : { record }) }, others);
+  for (const name of known.keys()) unconfirmed.delete(name);
   return unconfirmed;
+}
+
+/**
+ * Of mirrors of which a broker says that another topic has the name of their source: those whose
+ * topic most brokers have as it was mirrored, by name, with what the one says that is furthest.
+ */
+export async function knownToMost<Mirror extends MirroredSource>(
+  { cluster, record }: Source,
+  mirrors: readonly Mirror[],
+): Promise<ReadonlyMap<string, TopicInfo>> {
+  const known = new Map<string, TopicInfo>();
+  if (mirrors.length === 0) return known;
+  const names = [...new Set(mirrors.map(({ sourceTopic }) => sourceTopic))];
+  const { seen, isMost } = await askEveryBroker(cluster, names, lane);
+  for (const mirror of mirrors) {
+    const own = seen.flatMap(({ clusterId, topics }) => {
+      const info = topics.get(mirror.sourceTopic);
+      if (record !== undefined && record.sourceClusterId !== clusterId) return [];
+      return info !== undefined && doubtOf(mirror, examine(mirror, info)) === null ? [info] : [];
+    });
+    const [first, ...rest] = own;
+    if (first === undefined || !isMost(own.length)) continue;
+    known.set(mirror.name, rest.reduce(further, first));
+  }
+  return known;
+}
+
+/** Partitions are only added, and leader epochs only rise. */
+function further(one: TopicInfo, other: TopicInfo): TopicInfo {
+  const epochs = ({ partitions }: TopicInfo): number =>
+    partitions.reduce((sum, { leaderEpoch }) => sum + leaderEpoch, 0);
+  const ahead = other.partitions.length - one.partitions.length || epochs(other) - epochs(one);
+  return ahead > 0 ? other : one;
 }
 
 /** The same of the topic of one feed. @throws ClusterError */

@@ -11,7 +11,7 @@ import type { LinkContext } from '../link/context.ts';
 import type { LinkRuntime } from '../link/link.ts';
 import { LinkError } from '../link/link-error.ts';
 import { brokerConfig } from '../link/mirror/cluster-configs.ts';
-import { isFetching, isMirror } from '../link/mirror/mirror-state.ts';
+import { isMirror } from '../link/mirror/mirror-state.ts';
 import type { MirrorTopics } from '../link/mirror/mirror-topics.ts';
 import type { TopicChanges } from '../link/mirror/topic-changes.ts';
 import type { GroupPosition, GroupStatus, TaskPlan } from '../link/service.ts';
@@ -212,12 +212,9 @@ export class GroupSync implements TaskWork {
     const { found, read, unconfirmed, ...synced } = await this.#sync(query);
     const here = this.#source.nameHere(group);
     const topicsRead = new Set((read.get(here) ?? []).map(({ topic }) => topic));
-    // What it has in a topic that is not the mirrored one any more is not for here. While a mirror
-    // is fetched that is not certain: a broker that was left behind may say so.
-    const isForHere = (topic: string, { kind }: Unconfirmed): boolean =>
-      kind !== 'other' || isFetching(this.#topics.byName(topic)?.record.state ?? 'FAILED');
+    // What it has in a topic that is not the mirrored one any more is not for here.
     const waiting = [...unconfirmed].filter(
-      ([topic, doubt]) => topicsRead.has(topic) && isForHere(topic, doubt),
+      ([topic, { kind }]) => kind !== 'other' && topicsRead.has(topic),
     );
     const problems = [
       ...synced.problems.filter(({ isHarmless }) => isHarmless !== true),

@@ -20,4 +20,4 @@ function findRoot(from: string): string {
 export const rootDirectory: string = findRoot(import.meta.dirname);
 
 export const cacheDirectory: string =
-  process.env.CAUSEWAY_TEST_CACHE ?? path.join(rootDirectory, '.cache');
+  process.env.CAUSEWAY_TEST_CACHE || path.join(rootDirectory, '.cache');

@@ -5,7 +5,7 @@
 import { ErrorCode } from '../../../protocol/index.ts';
 import type { Cluster, TopicInfo } from '../../cluster/cluster.ts';
 import type { TopicRecord } from '../../state/records.ts';
-import { metadataOfMost } from '../every-broker.ts';
+import { askEveryBroker } from '../every-broker.ts';
 import { createShells } from './shell-topic.ts';
 
 const lane = 'shell-absence';
@@ -27,8 +27,8 @@ export async function goneEverywhere(
   records: readonly TopicRecord[],
 ): Promise<readonly TopicRecord[]> {
   const names = records.map(({ name }) => name);
-  const seen = await metadataOfMost(destination, names, lane);
-  if (seen === null) return [];
+  const { seen, isMost } = await askEveryBroker(destination, names, lane);
+  if (!isMost(seen.length)) return [];
   return records.filter((record) =>
     seen.every(({ topics }) => isGone(record, topics.get(record.name))),
   );

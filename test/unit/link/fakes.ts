@@ -7,6 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import type { TestContext } from 'node:test';
+import type { MetadataRequest } from '../../../protocol/generated/metadata-request.ts';
 import { buildBatch, patchBatch } from '../../../protocol/index.ts';
 import type {
   Api,
@@ -43,6 +44,7 @@ import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { type Disk, nodeClock, nodeDisk, openDiskStorage } from '../../../storage/index.ts';
 import type { MirrorLog, MirrorStorage } from '../../../storage/mirror-log.ts';
+import { metadataAnswer } from './metadata-answer.ts';
 
 export const shellId = 'AAAAAAAAAAAAAAAAAAAAAQ';
 export const sourceId = 'AAAAAAAAAAAAAAAAAAAAAg';
@@ -183,7 +185,7 @@ export class FakeCluster implements Cluster {
   clusterId = 'fake-cluster';
   isDead = false;
 
-  /** What an API besides ListOffsets answers. */
+  /** What an API besides ListOffsets and Metadata answers. */
   script(api: string, answer: Script): void {
     this.#scripts.set(api, answer);
   }
@@ -198,6 +200,11 @@ export class FakeCluster implements Cluster {
     const value = typeof request === 'function' ? request(api.versionMax) : request;
     const script = this.#scripts.get(api.name);
     if (script !== undefined) return script(value, options) as Response;
+    if (api.name === 'Metadata') {
+      const { topics } = value as MetadataRequest;
+      const names = topics === null ? 'all' : topics.map(({ name }) => name ?? '');
+      return metadataAnswer(await this.metadata(names)) as Response;
+    }
     if (api.name !== 'ListOffsets') throw new Error(`${api.name} is not scripted`);
     return this.#listOffsets(value) as Response;
   }

@@ -6,21 +6,8 @@
 // when the test says so, and nothing of it outlives its test.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import {
-  createMetadataResponse,
-  createMetadataResponseBroker,
-  createMetadataResponsePartition,
-  createMetadataResponseTopic,
-  type MetadataResponse,
-} from '../../../protocol/generated/metadata-response.ts';
 import { ProtocolError } from '../../../protocol/index.ts';
-import {
-  type Api,
-  ClusterError,
-  type ClusterMetadata,
-  type Target,
-} from '../../../src/cluster/cluster.ts';
-import { clusterMetadata } from '../../../src/cluster/metadata.ts';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { LinkRuntime } from '../../../src/link/link.ts';
 import { LinkError } from '../../../src/link/link-error.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
@@ -38,6 +25,7 @@ import {
   sourceId,
   testContext,
 } from './fakes.ts';
+import { SplitSource, successorId } from './split-source.ts';
 
 const hourMs = 3_600_000;
 
@@ -46,52 +34,13 @@ const record: LinkRecord = {
   ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
 };
 
-const successorId = 'AAAAAAAAAAAAAAAAAAAAAw';
-
-/** Three brokers; the look at the source asks `asked`. */
-class Source extends FakeCluster {
-  override readonly brokers = [1, 2, 3].map((nodeId) => ({
-    ...{ nodeId, host: 'fake', port: nodeId, rack: null },
-  }));
-  asked = 3;
-  /** What each broker knows as the topic; one without is mute. */
-  readonly ids = new Map<number, string>();
-  /** Their cluster, where it is another one. */
-  readonly foreign = new Set<number>();
-  /** To one broker each. */
-  questions = 0;
-
-  override async metadata(): Promise<ClusterMetadata> {
-    return clusterMetadata(this.#answer(this.asked));
-  }
-
-  override async send<Request, Response>(
-    target: Target,
-    api: Api<Request, Response>,
-  ): Promise<Response> {
-    assert.ok(target.kind === 'node' && api.name === 'Metadata');
-    this.questions++;
-    return this.#answer(target.nodeId) as Response;
-  }
-
-  #answer(nodeId: number): MetadataResponse {
-    const topicId = this.ids.get(nodeId);
-    if (topicId === undefined) throw new ClusterError('TIMEOUT', 'mute', { maybeSent: true });
-    const clusterId = this.foreign.has(nodeId) ? 'another-cluster' : this.clusterId;
-    const brokers = this.brokers.map((one) => createMetadataResponseBroker(one));
-    const partitions = [createMetadataResponsePartition({ leaderId: -1 })];
-    const topics = [createMetadataResponseTopic({ name: 'orders', topicId, partitions })];
-    return createMetadataResponse({ clusterId, brokers, topics });
-  }
-}
-
 async function scene(t: TestContext) {
   const state = new FakeState();
   state.links.set('dr', record);
   state.topics.set('orders', mirrorRecord());
   const { storage } = await openTestStorage(t);
   await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const [source, destination] = [new Source(), new FakeCluster()];
+  const [source, destination] = [new SplitSource(), new FakeCluster()];
   const made = testContext({ state, storage, destination, source });
   const now = { ms: 0 };
   const clock = { monotonicMs: () => now.ms, unixMs: () => 1_000_000 + now.ms };
@@ -136,14 +85,9 @@ test('a fault of ours beside fetching was told as work that the source had broke
   assert.match(events.since(0).at(-1)?.message ?? '', /Link 'dr': not a function/);
 });
 
-function told(source: Source, ids: readonly (string | null)[]): void {
-  source.ids.clear();
-  for (const [index, id] of ids.entries()) if (id !== null) source.ids.set(index + 1, id);
-}
-
 test('R9: a mirror was FAILED by one broker that had the topic from before it was made again', async (t) => {
   const { link, source, events, now, mirrorNow, rounds } = await scene(t);
-  told(source, [sourceId, sourceId, successorId]);
+  source.tell(sourceId, sourceId, successorId);
   link.start();
   await rounds(1);
   now.ms += hourMs;
@@ -157,33 +101,65 @@ test('R9: a mirror was FAILED by one broker that had the topic from before it wa
 
 test('R9: a topic made again ends its mirror although a broker that was left behind has it still', async (t) => {
   const { link, source, mirrorNow, isFailed } = await scene(t);
-  told(source, [successorId, successorId, sourceId]);
+  source.tell(successorId, successorId, sourceId);
   source.asked = 1;
   link.start();
   await isFailed();
   assert.equal(mirrorNow().error?.code, 'SOURCE_TOPIC_ID_CHANGED');
 });
 
-test('R9: what one broker says of a topic and no other can confirm counts when it lasts', async (t) => {
-  const { link, source, now, mirrorNow, rounds, isFailed } = await scene(t);
-  told(source, [null, null, successorId]);
+test('R9: what one broker says of a topic and too few can refute ends its mirror at once', async (t) => {
+  const { link, source, mirrorNow, isFailed } = await scene(t);
+  source.tell(null, sourceId, successorId);
   link.start();
-  await rounds(1);
-  now.ms += link.settings.retryTimeoutMs - 1;
-  await rounds(1);
-  assert.equal(mirrorNow().state, 'ACTIVE');
-  const isProved = link.feeds.feeds('orders').map((feed) => feed.isProved);
-  assert.deepEqual(isProved, [false], 'nothing that was asked for by name is appended meanwhile');
-  now.ms += 1;
   await isFailed();
   assert.equal(mirrorNow().error?.code, 'SOURCE_TOPIC_ID_CHANGED');
 });
 
-test('R9: brokers of another cluster do not confirm that a topic was made again', async (t) => {
-  const { link, source, mirrorNow, rounds } = await scene(t);
-  told(source, [successorId, successorId, successorId]);
-  source.foreign.add(1).add(2);
+test('R9: brokers of another cluster do not keep the mirror of a topic that was made again', async (t) => {
+  const { link, source, isFailed } = await scene(t);
+  source.tell(sourceId, sourceId, successorId);
+  source.foreign.add(1);
   link.start();
-  await rounds(2);
+  await isFailed();
+});
+
+test('R9: nothing that was fetched by name is appended until most brokers have been asked', async (t) => {
+  const { link, source, mirrorNow } = await scene(t);
+  const isProved = () => link.feeds.feeds('orders').map((feed) => feed.isProved);
+  source.tell(sourceId, sourceId, sourceId);
+  link.start();
+  await until('the feed is there', () => isProved().includes(true));
+  let goOn = (): void => undefined;
+  source.held = new Promise((resolve) => {
+    goOn = resolve;
+  });
+  source.tell(sourceId, sourceId, successorId);
+  link.wake();
+  await until('the brokers are asked', () => source.questions === 3);
+  assert.deepEqual(isProved(), [false]);
+  goOn();
+  await until('it is proved again', () => isProved().includes(true));
   assert.equal(mirrorNow().state, 'ACTIVE');
+});
+
+test('R9: a mirror was FAILED as deleted by one answer before and one after an outage of its source', async (t) => {
+  const { link, source, now, mirrorNow, isFailed } = await scene(t);
+  const { retryTimeoutMs } = link.settings;
+  const looks = async (): Promise<void> => {
+    const since = source.looks;
+    await until('it was looked at twice', () => source.looks >= since + 2);
+  };
+  source.tell(null, null, 'nothing of it');
+  link.start();
+  await looks();
+  source.tell(null, null, null);
+  await looks();
+  now.ms += retryTimeoutMs;
+  source.tell(null, null, 'nothing of it');
+  await looks();
+  assert.equal(mirrorNow().state, 'ACTIVE');
+  now.ms += retryTimeoutMs;
+  await isFailed();
+  assert.equal(mirrorNow().error?.code, 'SOURCE_TOPIC_MAY_BE_DELETED');
 });

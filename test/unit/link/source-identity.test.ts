@@ -19,8 +19,8 @@ import { virtualOffset } from '../../../src/timeline/offsets.ts';
 import { newMirror } from '../../../src/timeline/timeline.ts';
 import { FakeLink, linkBounds } from './fake-link.ts';
 import { batch, FakeCluster, openTestStorage, shellId, sourceId, topicInfo } from './fakes.ts';
+import { SplitSource, successorId } from './split-source.ts';
 
-const successorId = 'AAAAAAAAAAAAAAAAAAAAAw';
 const mirror = {
   name: 'eu.t',
   sourceTopic: 't',
@@ -67,6 +67,24 @@ test('one that is not there, not readable, or seen by a broker that was left beh
 test('without ids a topic of the name with its partitions is taken for the mirrored one', async () => {
   assert.equal(await doubt(sourceWith(zeroUuid), { sourceTopicId: zeroUuid }), null);
   assert.equal(await doubt(sourceWith(zeroUuid, 1), { sourceTopicId: zeroUuid }), 'other');
+});
+
+test('R9: one broker that was left behind held up all that is read by name', async () => {
+  const source = new SplitSource();
+  const found = async () => {
+    const record = { sourceClusterId: source.clusterId };
+    const orders = { ...mirror, sourceTopic: 'orders', partitions: mirror.partitions.slice(1) };
+    return (await unconfirmedSources({ cluster: source, record }, [orders])).get(mirror.name);
+  };
+  source.tell(sourceId, sourceId, successorId);
+  assert.equal(await found(), undefined);
+  source.tell(sourceId, successorId, successorId);
+  assert.equal((await found())?.kind, 'other');
+  source.tell(null, sourceId, successorId);
+  assert.equal((await found())?.kind, 'other', 'one of three is not most');
+  source.tell(sourceId, sourceId, successorId);
+  source.foreign.add(2);
+  assert.equal((await found())?.kind, 'other', 'another cluster has none of ours');
 });
 
 /** A copy of three batches, whose source has one of them left. */

@@ -37,7 +37,12 @@ class Configured extends FakeCluster {
   alterations = 0;
   onDescribe: () => void = () => undefined;
 
-  override async send<Request, Response>(_: unknown, api: Api<Request, Response>) {
+  override async send<Request, Response>(
+    target: unknown,
+    api: Api<Request, Response>,
+    request: unknown,
+  ) {
+    if (api.name === 'Metadata') return super.send(target, api, request);
     if (api.name === 'IncrementalAlterConfigs') {
       this.alterations++;
       const response = createAlterConfigsResourceResponse({ resourceName: 't' });

@@ -15,6 +15,7 @@ import {
   createListedGroup,
   createListGroupsResponse,
 } from '../../../protocol/generated/list-groups-response.ts';
+import type { MetadataRequest } from '../../../protocol/generated/metadata-request.ts';
 import type { OffsetCommitRequest } from '../../../protocol/generated/offset-commit-request.ts';
 import {
   createOffsetCommitResponse,
@@ -29,8 +30,9 @@ import {
   createOffsetFetchResponseTopics,
 } from '../../../protocol/generated/offset-fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
-import type { Api, Cluster, TopicInfo } from '../../../src/cluster/cluster.ts';
+import type { Api, Cluster, ClusterMetadata, TopicInfo } from '../../../src/cluster/cluster.ts';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
+import { metadataAnswer } from '../link/metadata-answer.ts';
 
 const broker = { nodeId: 1, host: 'fake', port: 1, rack: null };
 
@@ -92,6 +94,11 @@ export class FakeGroupCluster implements Cluster {
   ): Promise<Response> {
     this.#checkAlive();
     this.sent.push(api.name);
+    if (api.name === 'Metadata') {
+      const { topics } = request as MetadataRequest;
+      const names = topics?.map((topic) => topic.name ?? '') ?? [...this.topics.keys()];
+      return metadataAnswer(this.#metadataOf(names)) as Response;
+    }
     return this.#answer(api.name, request) as Response;
   }
 
@@ -197,7 +204,11 @@ export class FakeGroupCluster implements Cluster {
     this.#checkAlive();
     const wanted = names === 'all' ? [...this.topics.keys()] : names;
     if (wanted.length > 0) this.topicsAsked.push(wanted);
-    const topics = new Map([...this.topics].filter(([name]) => wanted.includes(name)));
+    return this.#metadataOf(wanted);
+  }
+
+  #metadataOf(names: readonly string[]): ClusterMetadata {
+    const topics = new Map([...this.topics].filter(([name]) => names.includes(name)));
     return { clusterId: 'fake', controllerId: 1, brokers: [broker], topics };
   }
 
