@@ -190,10 +190,7 @@ export class VirtualBrokers {
     try {
       return await this.#listen(port, role);
     } catch (cause) {
-      const what = role.kind === 'broker' ? `broker ${role.nodeId}` : `the ${role.kind} listener`;
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      const message = `port ${port} for ${what} cannot be bound: ${reason}`;
-      throw new GatewayError('PORT_IN_USE', message, { cause });
+      throw notBound(port, role, cause);
     }
   }
 
@@ -293,12 +290,13 @@ export class VirtualBrokers {
   async #bindFree(nodeId: number, keep: ReadonlySet<number>): Promise<Listener | null> {
     const { first, last } = this.#options.config.brokerPorts;
     const taken = new Set(this.#ports.values());
+    const role = this.#roleOf(nodeId);
     for (let port = first; port <= last; port++) {
       if (taken.has(port) || !this.#isInRange(port)) continue;
       try {
-        return await this.#listen(port, this.#roleOf(nodeId));
+        return await this.#listen(port, role);
       } catch (error) {
-        if (!isAddressInUse(error)) throw error;
+        if (!isAddressInUse(error)) throw notBound(port, role, error);
         if (this.#heldElsewhere.has(port)) continue;
         this.#heldElsewhere.add(port);
         const message = `port ${port} is held by another program and was passed over`;
@@ -338,6 +336,13 @@ export class VirtualBrokers {
     const range = `gateway.brokerPorts ${first}-${last} is used up`;
     return `${range}: no client can reach node ${nodeIds.join(', ')}; make the range larger`;
   }
+}
+
+function notBound(port: number, role: ListenerRole, cause: unknown): GatewayError {
+  const what = role.kind === 'broker' ? `broker ${role.nodeId}` : `the ${role.kind} listener`;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const message = `port ${port} for ${what} cannot be bound: ${reason}`;
+  return new GatewayError('PORT_IN_USE', message, { cause });
 }
 
 function isAddressInUse(error: unknown): boolean {

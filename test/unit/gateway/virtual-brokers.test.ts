@@ -136,7 +136,10 @@ test('ports of an addition that failed half way stayed bound and taken for good'
   const { brokers, roles } = brokersOn(ports);
   await brokers.start([broker(1)]);
   const allow = forbidPort(t, first + 3);
-  await assert.rejects(brokers.ensure([broker(2), broker(3)]), /permission denied/);
+  await assert.rejects(brokers.ensure([broker(2), broker(3)]), {
+    code: 'PORT_IN_USE',
+    message: `port ${first + 3} for broker 3 cannot be bound: permission denied`,
+  });
   assert.equal(brokers.endpoint(2), undefined);
   const other = createServer().listen(first + 2, '127.0.0.1');
   await once(other, 'listening');
