@@ -47,9 +47,7 @@ interface Stage {
 
 const linkName = 'bench';
 
-/**
- * The mirror is made while its link rests, and measured from the moment that it goes on.
- */
+/** The mirror is made while its link rests, and measured from the moment that it goes on. */
 async function mirror(stage: Stage, plan: TopicPlan, bytes: number): Promise<Figures> {
   const { causeway } = stage;
   await causeway.cli('link', 'config', 'set', linkName, 'cluster.link.paused=true');

@@ -411,7 +411,10 @@ export class LinkRuntime implements FeedLink {
     if (records.length === 0) return;
     for (const { name } of records) for (const feed of this.feeds.feeds(name)) feed.unprove();
     const askedAtMs = this.#context.clock.monotonicMs();
+    const cluster = this.#cluster;
     const known = await knownToMost(this, records);
+    // Brokers that were not waited for have said nothing against the one.
+    if (this.#isClosed || cluster !== this.#cluster) return;
     if (known.size > 0) {
       const infos = records.flatMap(({ name, sourceTopic }) => {
         const info = known.get(name);

@@ -39,9 +39,10 @@ interface Source {
  * broker that answers has another topic. @throws ClusterError
  */
 export async function unconfirmedSources(
-  { cluster, record }: Source,
+  source: Source,
   mirrors: readonly MirroredSource[],
 ): Promise<ReadonlyMap<string, Unconfirmed>> {
+  const { cluster, record } = source;
   const unconfirmed = new Map<string, Unconfirmed>();
   if (mirrors.length === 0) return unconfirmed;
   const names = [...new Set(mirrors.map(({ sourceTopic }) => sourceTopic))];
@@ -55,18 +56,28 @@ export async function unconfirmedSources(
   }
   if (isOther) return unconfirmed;
   const others = mirrors.filter(({ name }) => unconfirmed.get(name)?.kind === 'other');
-  const known = await knownToMost({ cluster, ...(record === undefined ? {} : { record }) }, others);
+  const known = await knownToMost(source, others);
   for (const name of known.keys()) unconfirmed.delete(name);
   return unconfirmed;
+}
+
+/** The same of the topic of one feed. @throws ClusterError */
+export async function isMirroredStill(
+  source: Source,
+  feed: { readonly topic: string; readonly sourceTopic: string; readonly sourceTopicId: string },
+): Promise<boolean> {
+  const { topic: name, sourceTopic, sourceTopicId } = feed;
+  const mirror = { name, sourceTopic, sourceTopicId, partitions: [] };
+  return (await unconfirmedSources(source, [mirror])).size === 0;
 }
 
 /**
  * Of mirrors of which a broker says that another topic has the name of their source: those whose
  * topic most brokers have as it was mirrored, by name, with what the one says that is furthest.
  */
-export async function knownToMost<Mirror extends MirroredSource>(
+export async function knownToMost(
   { cluster, record }: Source,
-  mirrors: readonly Mirror[],
+  mirrors: readonly MirroredSource[],
 ): Promise<ReadonlyMap<string, TopicInfo>> {
   const known = new Map<string, TopicInfo>();
   if (mirrors.length === 0) return known;
@@ -91,16 +102,6 @@ function further(one: TopicInfo, other: TopicInfo): TopicInfo {
     partitions.reduce((sum, { leaderEpoch }) => sum + leaderEpoch, 0);
   const ahead = other.partitions.length - one.partitions.length || epochs(other) - epochs(one);
   return ahead > 0 ? other : one;
-}
-
-/** The same of the topic of one feed. @throws ClusterError */
-export async function isMirroredStill(
-  source: Source,
-  feed: { readonly topic: string; readonly sourceTopic: string; readonly sourceTopicId: string },
-): Promise<boolean> {
-  const { topic: name, sourceTopic, sourceTopicId } = feed;
-  const mirror = { name, sourceTopic, sourceTopicId, partitions: [] };
-  return (await unconfirmedSources(source, [mirror])).size === 0;
 }
 
 function doubtOf(

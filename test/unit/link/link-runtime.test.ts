@@ -143,6 +143,22 @@ test('R9: nothing that was fetched by name is appended until most brokers have b
   assert.equal(mirrorNow().state, 'ACTIVE');
 });
 
+test('R9: a mirror was FAILED by one broker when its link was closed before the others had answered', async (t) => {
+  const { link, source, mirrorNow } = await scene(t);
+  let goOn = (): void => undefined;
+  source.held = new Promise((resolve) => {
+    goOn = resolve;
+  });
+  source.tell(sourceId, sourceId, successorId);
+  link.start();
+  await until('the brokers are asked', () => source.questions === 3);
+  const closing = link.close();
+  source.tell(null, null, null);
+  goOn();
+  await closing;
+  assert.equal(mirrorNow().state, 'ACTIVE');
+});
+
 test('R9: a mirror was FAILED as deleted by one answer before and one after an outage of its source', async (t) => {
   const { link, source, now, mirrorNow, isFailed } = await scene(t);
   const { retryTimeoutMs } = link.settings;
