@@ -33,11 +33,12 @@ export class FrameBuffer implements FrameReceiver {
     return new WholeFrame(this.claim(sizeInBytes));
   }
 
-  claim(sizeInBytes: number): Buffer {
-    const isSmall = sizeInBytes <= smallBytes;
-    this.#smallInRow = isSmall || sizeInBytes <= this.sizeInBytes / 4 ? this.#smallInRow + 1 : 0;
+  /** `answerBytes`: of the whole answer, where it is used up while it comes in. */
+  claim(sizeInBytes: number, answerBytes = sizeInBytes): Buffer {
+    const isSmall = answerBytes <= smallBytes || answerBytes <= this.sizeInBytes / 4;
+    this.#smallInRow = isSmall ? this.#smallInRow + 1 : 0;
     if (this.#smallInRow >= smallInRowMax) this.#buffer = undefined;
-    if (isSmall) return Buffer.allocUnsafe(sizeInBytes);
+    if (sizeInBytes <= smallBytes) return Buffer.allocUnsafe(sizeInBytes);
     if (this.#buffer === undefined || this.#buffer.length < sizeInBytes) {
       this.#buffer = Buffer.allocUnsafeSlow(frameBufferBytesMax(sizeInBytes));
     }

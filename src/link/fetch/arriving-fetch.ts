@@ -65,7 +65,7 @@ class ArrivingFrame implements FrameIntake {
 
   constructor({ sizeInBytes, version }: FrameStart, memory: FrameBuffer, takerOf: TakerOf) {
     this.#memory = memory;
-    this.#buffer = memory.claim(Math.min(sizeInBytes, heldBytesMax));
+    this.#buffer = memory.claim(Math.min(sizeInBytes, heldBytesMax), sizeInBytes);
     this.#walk = new FetchWalk(version, (bytes, start) => this.#visit(bytes, start, takerOf));
   }
 
