@@ -18,8 +18,10 @@ import {
   type BenchOptions,
   type BenchResult,
   type BenchRow,
+  comparedRow,
   median,
   percentile,
+  type RowLimit,
   row,
 } from './report.ts';
 
@@ -31,7 +33,7 @@ interface Size {
   readonly connections: readonly number[];
 }
 
-const full: Size = { rounds: 5, bytes: 400e6, latencies: 3000, connections: [1, 50, 1000] };
+const full: Size = { rounds: 9, bytes: 400e6, latencies: 3000, connections: [1, 50, 1000] };
 const quick: Size = { rounds: 3, bytes: 150e6, latencies: 1000, connections: [1, 50] };
 
 const partitions = 6;
@@ -178,14 +180,16 @@ function rowsOf(way: Way, results: Results): BenchRow[] {
 
 function rateRows(way: Way, own: Measured, baseline: Measured | null): BenchRow[] {
   return (['produce', 'consume'] as const).flatMap((what) => {
-    const rate = (of: Measured): number => median(of[what].map((one) => one.megabytesPerSecond));
-    const cost = (of: Measured): number => median(of[what].map((one) => one.cpuSecondsPerGigabyte));
-    const rates = baseline === null ? {} : { baseline: rate(baseline), target: 1 };
-    const costs = baseline === null ? {} : { baseline: cost(baseline), ratioAtMost: cpuRatioMost };
-    return [
-      row(`${what}, ${way.name}`, rate(own), 'MB/s', rates),
-      ...(way.pid === null ? [] : [row(`${what}, ${way.name}`, cost(own), 'CPU s per GB', costs)]),
-    ];
+    const rowOf = (unit: string, of: (one: Sample) => number, limit: RowLimit): BenchRow => {
+      const values = own[what].map(of);
+      const name = `${what}, ${way.name}`;
+      if (baseline === null) return row(name, median(values), unit);
+      return comparedRow(name, unit, { values, baselines: baseline[what].map(of) }, limit);
+    };
+    const rate = rowOf('MB/s', (one) => one.megabytesPerSecond, { target: 1 });
+    if (way.pid === null) return [rate];
+    const limit = { ratioAtMost: cpuRatioMost };
+    return [rate, rowOf('CPU s per GB', (one) => one.cpuSecondsPerGigabyte, limit)];
   });
 }
 
@@ -225,7 +229,9 @@ async function measureAll(
     await warmUp(way, topic);
   }
   for (let round = 0; round < size.rounds; round++) {
-    for (const [index, way] of ways.entries()) {
+    // There and back, so that a machine that gets slower or faster favours nobody.
+    const turns = [...ways.entries()];
+    for (const [index, way] of round % 2 === 0 ? turns : turns.reverse()) {
       const topic = `bench-${round}-${index}`;
       await newTopic(topic);
       await measureRound(way, topic, size, measuredOf(results, way.name));

@@ -21,7 +21,14 @@ import { fetchScript } from './fetch-script.ts';
 import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
 import { mirrorMaker } from './mirror-maker.ts';
 import { mirroredRecords } from './mirror-progress.ts';
-import { type BenchOptions, type BenchResult, type BenchRow, median, row } from './report.ts';
+import {
+  type BenchOptions,
+  type BenchResult,
+  type BenchRow,
+  comparedRow,
+  median,
+  row,
+} from './report.ts';
 import {
   brokerSink,
   type Figures,
@@ -100,18 +107,19 @@ async function measure(stage: Stage, plan: TopicPlan, rounds: number): Promise<B
   const samples = await samplesOf(stage, plan, rounds);
   const middle = (kind: Kind, figureOf: (figures: Figures) => number): number =>
     median(samples[kind].map(figureOf));
-  const perCpu = (kind: Kind): number => middle(kind, megabytesPerCpuSecond);
+  const perCpu = (kind: Kind): number[] => samples[kind].map(megabytesPerCpuSecond);
   const name = formOf(plan);
   const unit = 'MB per CPU-second';
-  const against = (kind: Kind, what: string, target: number): BenchRow => {
-    const options = { baseline: perCpu(kind), target };
-    return row(`${name}: mirror, against ${what}`, perCpu('mirror'), unit, options);
-  };
+  const label = (baseline: string): string => `${name}: mirror, against ${baseline}`;
+  const values = perCpu('mirror');
+  const against = (kind: Kind, what: string, target: number): BenchRow =>
+    row(label(what), median(values), unit, { baseline: median(perCpu(kind)), target });
+  const sinks = { values, baselines: perCpu('sink') };
   const rate = (kind: Kind, what: string): BenchRow =>
     row(`${name}: ${what}`, middle(kind, megabytesPerSecond), 'MB/s');
   return [
-    against('sink', 'a socket that writes to a file', sinkShare),
-    row(`${name}: socket fed by a Node process`, perCpu('fedSink'), unit),
+    comparedRow(label('a socket that writes to a file'), unit, sinks, { target: sinkShare }),
+    row(`${name}: socket fed by a Node process`, median(perCpu('fedSink')), unit),
     against('tuned', 'MirrorMaker 2 tuned', timesTuned),
     against('default', 'MirrorMaker 2 as it comes', timesDefault),
     rate('mirror', 'mirror'),
@@ -163,7 +171,7 @@ export async function benchMirror(options: BenchOptions): Promise<BenchResult> {
     const rows: BenchRow[] = [];
     for (const plan of forms) {
       const topic = `bench-${plan.partitions}-${plan.compression}`;
-      rows.push(...(await measure(stage, { ...plan, topic }, options.quick ? 1 : 3)));
+      rows.push(...(await measure(stage, { ...plan, topic }, options.quick ? 1 : 5)));
     }
     rows.push(row('proxy, resident memory', residentBytes(causeway.pid) / 1e6, 'MB'));
     return { bench: 'mirror', rows };

@@ -15,7 +15,7 @@ export interface BenchRow {
   readonly unit: string;
   /** The same figure of the baseline, measured in this run, or null for a baseline's own row. */
   readonly baseline: number | null;
-  /** value / baseline. */
+  /** value / baseline, or the median of what it was in each round. */
   readonly ratio: number | null;
   readonly target: number | null;
   /** Of ratio or value to the target. */
@@ -29,15 +29,24 @@ export interface BenchResult {
   readonly rows: readonly BenchRow[];
 }
 
-export function row(
-  what: string,
-  value: number,
-  unit: string,
-  /** `target`: the ratio's least; `ratioAtMost`: its most; `atMost`: the value's most. */
-  options: { baseline?: number; target?: number; ratioAtMost?: number; atMost?: number } = {},
-): BenchRow {
+export interface RowLimit {
+  /** The ratio's least. */
+  readonly target?: number;
+  /** The ratio's most. */
+  readonly ratioAtMost?: number;
+  /** The value's most. */
+  readonly atMost?: number;
+}
+
+interface RowOptions extends RowLimit {
+  readonly baseline?: number;
+  /** Where it is more exact than value / baseline. */
+  readonly ratio?: number;
+}
+
+export function row(what: string, value: number, unit: string, options: RowOptions = {}): BenchRow {
   const { baseline = null, target = null, ratioAtMost = null, atMost = null } = options;
-  const ratio = baseline === null ? null : value / baseline;
+  const ratio = options.ratio ?? (baseline === null ? null : value / baseline);
   const most = atMost ?? ratioAtMost;
   const judged = atMost === null ? ratio : value;
   const isMet = (limit: number): boolean | null =>
@@ -68,6 +77,20 @@ export function median(values: readonly number[]): number {
   const middle = sorted[Math.floor(sorted.length / 2)];
   if (middle === undefined) throw new Error('median of nothing');
   return middle;
+}
+
+/**
+ * The medians of two that took turns, round by round, and the median of the rounds' ratios: what
+ * slows a machine down for a while slows both of a round.
+ */
+export function comparedRow(
+  what: string,
+  unit: string,
+  { values, baselines }: { values: readonly number[]; baselines: readonly number[] },
+  limit: RowLimit = {},
+): BenchRow {
+  const ratio = median(values.map((value, round) => value / (baselines[round] ?? Number.NaN)));
+  return row(what, median(values), unit, { baseline: median(baselines), ratio, ...limit });
 }
 
 function figure(value: number | null): string {

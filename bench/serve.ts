@@ -8,7 +8,14 @@ import { until } from '../test/helpers/wait.ts';
 import { cpuSeconds } from './child.ts';
 import { createTopic, loadTopic, type TopicPlan } from './loaded-topic.ts';
 import { mirroredRecords } from './mirror-progress.ts';
-import { type BenchOptions, type BenchResult, median, row } from './report.ts';
+import {
+  type BenchOptions,
+  type BenchResult,
+  type BenchRow,
+  comparedRow,
+  median,
+  row,
+} from './report.ts';
 import { type Figures, megabytesPerSecond } from './sinks.ts';
 
 const target = 0.9;
@@ -41,7 +48,7 @@ async function consume(
 }
 
 export async function benchServe({ quick }: BenchOptions): Promise<BenchResult> {
-  const rounds = quick ? 1 : 3;
+  const rounds = quick ? 1 : 7;
   const records = quick ? 128 * 1024 : 512 * 1024;
   const plan: TopicPlan = { topic: 'serve', partitions: 6, records, compression: 'none' };
   const [source, destination] = await Promise.all([
@@ -72,20 +79,22 @@ export async function benchServe({ quick }: BenchOptions): Promise<BenchResult> 
       samples.cold.push(await consume(mirrored, plan, bytes));
       samples.cached.push(await consume(mirrored, plan, bytes));
     }
-    const rate = (kind: keyof typeof samples): number =>
-      median(samples[kind].map(megabytesPerSecond));
-    const cost = (kind: keyof typeof samples): number =>
-      median(samples[kind].map((one) => one.cpuSeconds / (one.bytes / 1e9)));
-    const baseline = rate('direct');
+    const rate = (kind: keyof typeof samples): number[] => samples[kind].map(megabytesPerSecond);
+    const cost = (kind: keyof typeof samples): number[] =>
+      samples[kind].map((one) => one.cpuSeconds / (one.bytes / 1e9));
+    const rates = (what: string, kind: keyof typeof samples): BenchRow =>
+      comparedRow(what, 'MB/s', { values: rate(kind), baselines: rate('direct') }, { target });
+    const costs = (what: string, kind: keyof typeof samples): BenchRow =>
+      comparedRow(what, 'CPU s per GB', { values: cost(kind), baselines: cost('direct') });
     return {
       bench: 'serve',
       rows: [
-        row('consumer at the source', baseline, 'MB/s'),
-        row('consumer of the mirror, after a restart', rate('cold'), 'MB/s', { baseline, target }),
-        row('consumer of the mirror, again', rate('cached'), 'MB/s', { baseline, target }),
-        row('broker of the source', cost('direct'), 'CPU s per GB'),
-        row('proxy, after a restart', cost('cold'), 'CPU s per GB', { baseline: cost('direct') }),
-        row('proxy, again', cost('cached'), 'CPU s per GB', { baseline: cost('direct') }),
+        row('consumer at the source', median(rate('direct')), 'MB/s'),
+        rates('consumer of the mirror, after a restart', 'cold'),
+        rates('consumer of the mirror, again', 'cached'),
+        row('broker of the source', median(cost('direct')), 'CPU s per GB'),
+        costs('proxy, after a restart', 'cold'),
+        costs('proxy, again', 'cached'),
       ],
     };
   } finally {
