@@ -182,11 +182,16 @@ function countsText(counts: Readonly<Record<string, number>> | undefined): strin
   return texts.length === 0 ? null : texts.join(', ');
 }
 
+const isOff = ({ problems }: TaskPlanAnswer): boolean =>
+  problems.some(({ code }) => code === 'NOT_CONFIGURED');
+
 /** Problems and changes of all tasks, in one table. */
 function plansTable(tasks: readonly TaskPlanAnswer[]): string {
-  const rows = tasks.flatMap(({ task, changes, problems }) => [
-    ...problems.map(({ code, message }) => [task, 'problem', code, message]),
-    ...changes.map(({ action, subject, detail }) => [task, action, subject, detail]),
+  const rows = tasks.flatMap((plan) => [
+    ...plan.problems.map(({ code, message }) =>
+      isOff(plan) ? [plan.task, 'off', null, message] : [plan.task, 'problem', code, message],
+    ),
+    ...plan.changes.map(({ action, subject, detail }) => [plan.task, action, subject, detail]),
   ]);
   return table(['TASK', 'ACTION', 'SUBJECT', 'DETAIL'], rows);
 }
@@ -211,11 +216,13 @@ const comparingTasks = new Set(['AutoCreateMirror', 'TopicConfigsSync', 'AclSync
 async function showDrift(context: CommandContext, name: string): Promise<void> {
   const { tasks } = await context.client.get<{ tasks: TaskPlanAnswer[] }>(`${pathOf(name)}/plan`);
   const comparing = tasks.filter(({ task }) => comparingTasks.has(task));
-  const differing = comparing.filter(({ changes }) => changes.length > 0);
-  context.print(comparing, () =>
-    differing.length === 0 ? `Link ${name}: no difference.\n` : plansTable(differing),
-  );
-  if (differing.length > 0) context.exitCode = ExitCode.partly;
+  // What could not be compared may well differ.
+  const open = comparing.filter((plan) => plan.changes.length + plan.problems.length > 0);
+  const isSame = open.every(isOff);
+  const off = open.map(({ task }) => task).join(', ');
+  const same = `Link ${name}: no difference${off === '' ? '' : `; switched off: ${off}`}.\n`;
+  context.print(comparing, () => (isSame ? same : plansTable(open)));
+  if (!isSame) context.exitCode = ExitCode.partly;
 }
 
 export function addLinkCommands(program: Command, runner: Runner): void {

@@ -167,7 +167,7 @@ export class Links<Tasks extends WakingTask> {
       }
       const live = liveOf(this.#context.state.view.topics.values(), name);
       if (live.length > 0 && !options.force) {
-        throw new LinkError('LINK_IN_USE', `Link '${name}' has ${live.length} live mirrors`);
+        throw new LinkError('LINK_IN_USE', `Link '${name}' has ${mirrorsText(live)}`);
       }
       if (options.validateOnly) return;
       const changes: StateChange[] = [{ delete: `link/${name}` }];
@@ -193,11 +193,10 @@ export class Links<Tasks extends WakingTask> {
   /** Mirrors of a deleted link are not to be fetched from whatever has its name next. */
   #checkOrphans(name: string): void {
     const left = liveOf(this.#context.state.view.topics.values(), name);
-    const [first] = left;
-    if (first === undefined) return;
+    if (left.length === 0) return;
     const message =
-      `A deleted link '${name}' has left ${left.length} mirrors ('${first.name}' first): fail ` +
-      'them over or delete them, or give the new link another name';
+      `A deleted link '${name}' has left ${mirrorsText(left)}: fail them over or delete them, ` +
+      'or give the new link another name';
     throw new LinkError('LINK_IN_USE', message);
   }
 
@@ -269,6 +268,12 @@ export class Links<Tasks extends WakingTask> {
 
 function liveOf(records: Iterable<TopicRecord>, link: string): readonly TopicRecord[] {
   return [...records].filter((topic) => topic.link === link && topic.state !== 'STOPPED');
+}
+
+function mirrorsText(live: readonly TopicRecord[]): string {
+  const [first] = live;
+  const others = live.length > 1 ? ` and ${live.length - 1} more` : '';
+  return `mirrors that are not stopped: '${first?.name}'${others}`;
 }
 
 function checkedClusterId(ids: {

@@ -337,6 +337,7 @@ export class FakeLinks implements LinkService {
   }
 
   handovers: HandoverStatus[] = [];
+  plans: Awaited<ReturnType<LinkService['planTasks']>> = [];
 
   async handOver(request: HandoverRequest): Promise<HandoverStatus> {
     this.#record('handOver', request);
@@ -357,8 +358,7 @@ export class FakeLinks implements LinkService {
   }
 
   async planTasks(): ReturnType<LinkService['planTasks']> {
-    const change = { action: 'create', subject: 'mirror a', detail: 'of source topic a' } as const;
-    return [{ task: 'AutoCreateMirror', changes: [change], problems: [] }];
+    return this.plans;
   }
 
   receipt(id: string): ReceiptRecord | undefined {

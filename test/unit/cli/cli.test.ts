@@ -76,6 +76,30 @@ test('R17: secrets are not taken as arguments, but from standard input', async (
   );
 });
 
+test('a link that could not be compared is not said to be without a difference', async () => {
+  const off = { code: 'NOT_CONFIGURED', message: 'Task AclSync is not switched on' };
+  const lost = { code: 'TIMEOUT', message: 'the source does not answer' };
+  const made = { action: 'create', subject: 'a', detail: 'of source topic a' } as const;
+  const acls = { task: 'AclSync', changes: [], problems: [off] };
+  const configs = { task: 'TopicConfigsSync', changes: [], problems: [] };
+  const topics = { task: 'AutoCreateMirror', changes: [made], problems: [] };
+  const drift = async (...plans: typeof cli.services.links.plans) => {
+    cli.services.links.plans = plans;
+    return cli.run(['link', 'drift', 'dr']);
+  };
+  const same = await drift(acls, configs);
+  assert.deepEqual([same.code, same.out], [0, 'Link dr: no difference; switched off: AclSync.\n']);
+  const failed = await drift({ ...configs, problems: [lost] });
+  assert.match(failed.out, /TopicConfigsSync +problem +TIMEOUT +the source does not answer/);
+  assert.equal(failed.code, 3);
+  const differing = await drift(acls, configs, topics);
+  assert.match(differing.out, /AclSync +off +- +Task AclSync is not switched on/);
+  assert.match(differing.out, /AutoCreateMirror +create +a +of source topic a/);
+  assert.equal(differing.code, 3);
+  const { out: plan } = await cli.run(['link', 'tasks', 'dr', '--dry-run']);
+  assert.match(plan, /AutoCreateMirror +create +a +of source topic a/);
+});
+
 test('links are listed, described, configured and deleted', async () => {
   assert.match((await cli.run(['link', 'list'])).out, /^NAME +STATE .*\ndr +ACTIVE /);
   const [row] = JSON.parse((await cli.run(['link', 'list', '-o', 'json'])).out) as object[];
@@ -84,11 +108,6 @@ test('links are listed, described, configured and deleted', async () => {
   assert.match(described, /RPO: +0\.2 s|RPO: +0\.3 s/);
   assert.match(described, /bootstrap\.servers +source:9092/);
   assert.match((await cli.run(['link', 'tasks', 'dr'])).out, /ConsumerOffsetSync +ACTIVE/);
-  const drift = await cli.run(['link', 'drift', 'dr']);
-  assert.match(drift.out, /AutoCreateMirror +create +mirror a/);
-  assert.equal(drift.code, 3);
-  const { out: plan } = await cli.run(['link', 'tasks', 'dr', '--dry-run']);
-  assert.match(plan, /AutoCreateMirror +create +mirror a +of source topic a/);
   const set = ['link', 'config', 'set', 'dr', 'cluster.link.paused=true', '--delete', 'client.id'];
   assert.equal((await cli.run(set)).code, 0);
   assert.deepEqual(sent().changes, [

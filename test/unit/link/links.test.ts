@@ -77,7 +77,7 @@ test('R9: a link is not made under the name of a deleted one that has left mirro
   t.after(() => links.close());
   await assert.rejects(links.create(request), {
     code: 'LINK_IN_USE',
-    message: /'dr' has left 1 mirrors \('orders' first\): fail them over or delete them/,
+    message: /'dr' has left mirrors that are not stopped: 'orders': fail them over or delete them/,
   });
   assert.equal(state.links.size, 0);
   state.topics.set('orders', topic('orders', { state: 'STOPPED', stoppedBy: 'failover' }));
