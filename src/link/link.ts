@@ -1,12 +1,12 @@
-// One link at work: its connection to the source, the look at the source's metadata every two
-// seconds, the feeds of its topics, its health. Owns nothing durable: the record and the topics'
-// records are the truth, and this follows them. Refuses to know commands. Invariant: nothing is
-// appended or changed without a valid lease, while the link is paused, or from a cluster that is
-// not the link's source.
+// One link at work: its connection to the source, the feeds of its topics, its health, and what
+// looks at the source (source-look.ts). Owns nothing durable: the record and the topics' records
+// are the truth, and this follows them. Refuses to know commands. Invariant: nothing is appended or
+// changed without a valid lease, while the link is paused, or from a cluster that is not the link's
+// source.
 import { ProtocolError } from '../../protocol/index.ts';
 import { type BrokerInfo, type Cluster, ClusterError, type TopicInfo } from '../cluster/cluster.ts';
 import type { Events } from '../observe/events.ts';
-import type { LinkRecord, MirrorError, TopicRecord } from '../state/records.ts';
+import type { LinkRecord, MirrorError } from '../state/records.ts';
 import type { LinkContext } from './context.ts';
 import { LinkFeeds } from './fetch/link-feeds.ts';
 import type { PartitionFeed } from './fetch/partition-feed.ts';
@@ -25,14 +25,11 @@ import {
   needsReconnect,
   parseLinkSettings,
 } from './settings/link-settings.ts';
-import { messageOf, Signal } from './signal.ts';
-import { knownToMost } from './source-identity.ts';
+import { messageOf } from './signal.ts';
+import { SourceLook } from './source-look.ts';
 import { SourceSeen, seenBefore, seenOf } from './source-seen.ts';
-import { examine, isDenied, Lasting } from './source-watch.ts';
+import { examine } from './source-watch.ts';
 
-/** Looks that somebody asked for are at least so far apart. */
-const lookSpacingMs = 150;
-const shrunkLastsMs = 10_000;
 /** After a nearer replica has failed; until then the source has noticed too. */
 const leadersOnlyMs = 15_000;
 
@@ -50,17 +47,11 @@ export class LinkRuntime implements FeedLink {
   #settings: LinkSettings;
   #cluster: Cluster | null = null;
   #connecting: Promise<Cluster> | null = null;
-  #infos: ReadonlyMap<string, TopicInfo> = new Map();
   readonly #failures: TopicFailures;
-  readonly #missing = new Lasting();
-  readonly #shrunk = new Lasting();
-  readonly #agedEpochs = new Lasting();
-  readonly #lasting = [this.#missing, this.#shrunk, this.#agedEpochs];
+  readonly #look: SourceLook;
   readonly #background = new Set<Promise<void>>();
-  readonly #signal = new Signal();
   #leadersOnlyUntilMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
-  #done: Promise<void> = Promise.resolve();
 
   constructor(parts: {
     context: LinkContext;
@@ -85,6 +76,7 @@ export class LinkRuntime implements FeedLink {
     const { topics, changes } = parts;
     this.#failures = new TopicFailures({ context, topics, changes, link: this });
     this.growth = new MirrorGrowth({ context, topics, changes, link: this });
+    this.#look = new SourceLook({ context, topics, failures: this.#failures, link: this });
     this.feeds = new LinkFeeds({
       link: this,
       clock: context.clock,
@@ -114,6 +106,10 @@ export class LinkRuntime implements FeedLink {
     return this.#cluster !== null;
   }
 
+  isConnectedTo(cluster: Cluster): boolean {
+    return cluster === this.#cluster;
+  }
+
   /** @throws ClusterError while there is no connection */
   get cluster(): Cluster {
     if (this.#cluster === null) {
@@ -134,7 +130,7 @@ export class LinkRuntime implements FeedLink {
 
   /** As the last look at the source found it. */
   sourceTopic(name: string): TopicInfo | undefined {
-    return this.#infos.get(name);
+    return this.#look.topic(name);
   }
 
   start(): void {
@@ -146,7 +142,7 @@ export class LinkRuntime implements FeedLink {
       this.growth.recall(topic.record, growth);
       this.sync(topic.name);
     }
-    this.#done = this.#run();
+    this.#look.start();
     this.#seen.start();
   }
 
@@ -192,12 +188,12 @@ export class LinkRuntime implements FeedLink {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#signal.notify();
+    const looked = this.#look.close();
     // First, so that long polls end now instead of in their own time.
     await this.#cluster?.close();
     await this.feeds.close();
     await this.#seen.close();
-    await this.#done;
+    await looked;
     await Promise.all(this.#background);
     this.#cluster = null;
   }
@@ -211,7 +207,7 @@ export class LinkRuntime implements FeedLink {
       return;
     }
     if (this.#isToBeFetched(topic)) {
-      const info = this.#infos.get(topic.record.sourceTopic);
+      const info = this.#look.topic(topic.record.sourceTopic);
       // Leaders of a topic that had the name before, or has it now, are none of this one's.
       const isOther = examine(topic.record, info).kind === 'other';
       if (this.feeds.start(topic, isOther ? undefined : info)) this.wake();
@@ -225,7 +221,7 @@ export class LinkRuntime implements FeedLink {
     this.feeds.forget(name);
     this.#failures.forget(name);
     this.growth.clear(name);
-    for (const lasting of this.#lasting) lasting.clear(name);
+    this.#look.forget(name);
   }
 
   /** Lets a topic be fetched again after `feeds.hold`. */
@@ -235,7 +231,14 @@ export class LinkRuntime implements FeedLink {
   }
 
   mayAct(): boolean {
-    return this.#context.state.lease.isValid() && !this.#record.paused && !this.health.isFailed;
+    return this.whyIdle() === null;
+  }
+
+  /** Null: it may act. */
+  whyIdle(): string | null {
+    if (this.#record.paused) return 'the link is paused';
+    if (this.health.isFailed) return 'the link has failed';
+    return this.#context.state.lease.isValid() ? null : 'this instance does not hold the lease';
   }
 
   get lostHistory(): 'stop' | 'continue' {
@@ -279,11 +282,11 @@ export class LinkRuntime implements FeedLink {
   }
 
   refreshMetadata(): void {
-    this.#signal.notify();
+    this.#look.wake();
   }
 
   wake(): void {
-    this.#signal.notify();
+    this.#look.wake();
   }
 
   knowsNode(nodeId: number): boolean {
@@ -312,10 +315,14 @@ export class LinkRuntime implements FeedLink {
       if (error instanceof ClusterError) this.health.lost(error);
       const isExpected = isOperatingError(error) || error instanceof ProtocolError;
       if (isExpected) this.#tell('warn', 'link_work_failed', error);
-      else this.#tell('error', 'link_fault', error);
+      else this.tellFault(error);
     });
     this.#background.add(run);
     void run.finally(() => this.#background.delete(run));
+  }
+
+  tellFault(error: unknown): void {
+    this.#tell('error', 'link_fault', error);
   }
 
   #tell(level: 'warn' | 'error', event: string, error: unknown): void {
@@ -348,135 +355,5 @@ export class LinkRuntime implements FeedLink {
       bytesPerSecond: this.#settings.bytesPerSecond,
       rackId: nowMs < this.#leadersOnlyUntilMs ? '' : this.#settings.rack,
     };
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#isClosed) {
-      const startedMs = this.#context.clock.monotonicMs();
-      try {
-        await this.#look();
-      } catch (error) {
-        if (error instanceof ClusterError) this.health.lost(error);
-        else this.#tell('error', 'link_fault', error);
-        // What a source that just comes back says is not what it has said all the time.
-        for (const lasting of this.#lasting) lasting.keep(() => false);
-      }
-      const periodMs = this.#settings.metadataMaxAgeMs ?? this.#context.limits.sourceWatchMs;
-      await this.#signal.wait(periodMs);
-      const tookMs = this.#context.clock.monotonicMs() - startedMs;
-      if (tookMs < lookSpacingMs && !this.#isClosed) {
-        await new Signal().wait(lookSpacingMs - tookMs);
-      }
-    }
-  }
-
-  /** One look at the source: who it is, who leads what, what has changed. */
-  async #look(): Promise<void> {
-    const cluster = await this.connected();
-    const watched = this.#ownTopics().filter(({ record }) => isFetching(record.state));
-    const watchedNames = new Set(watched.map(({ name }) => name));
-    for (const noted of [...this.#lasting, this.growth]) {
-      noted.keep((name) => watchedNames.has(name));
-    }
-    const names = [...new Set(watched.map((topic) => topic.record.sourceTopic))];
-    const askedAtMs = this.#context.clock.monotonicMs();
-    const metadata = await cluster.metadata(names);
-    if (this.#isClosed || cluster !== this.#cluster) return;
-    this.health.contacted();
-    this.health.sawClusterId(this.#record.sourceClusterId, metadata.clusterId);
-    if (this.health.isFailed) return;
-    this.#infos = metadata.topics;
-    this.health.sawDenied(
-      names.filter((name) => isDenied(metadata.topics.get(name))),
-      names.length,
-    );
-    const others: TopicRecord[] = [];
-    for (const { record } of watched) {
-      const info = metadata.topics.get(record.sourceTopic);
-      if (examine(record, info).kind === 'other') others.push(record);
-      else this.#consider(record, info, askedAtMs);
-    }
-    await this.#considerOthers(others);
-    if (this.#isClosed || cluster !== this.#cluster) return;
-    this.#failures.tend();
-    this.feeds.tend();
-    this.feeds.prune();
-  }
-
-  /**
-   * One broker has another topic of the name: it may have been left behind. Until most have been
-   * asked nothing is appended that was fetched by name.
-   */
-  async #considerOthers(records: readonly TopicRecord[]): Promise<void> {
-    if (records.length === 0) return;
-    for (const { name } of records) for (const feed of this.feeds.feeds(name)) feed.unprove();
-    const askedAtMs = this.#context.clock.monotonicMs();
-    const cluster = this.#cluster;
-    const known = await knownToMost(this, records);
-    // Brokers that were not waited for have said nothing against the one.
-    if (this.#isClosed || cluster !== this.#cluster) return;
-    if (known.size > 0) {
-      const infos = records.flatMap(({ name, sourceTopic }) => {
-        const info = known.get(name);
-        return info === undefined ? [] : [[sourceTopic, info] as const];
-      });
-      this.#infos = new Map([...this.#infos, ...infos]);
-    }
-    for (const { name, sourceTopicId } of records) {
-      // It may be stopped, or made anew of the other topic, meanwhile.
-      const record = this.#topics.byName(name)?.record;
-      if (record === undefined || !isFetching(record.state)) continue;
-      if (record.sourceTopicId !== sourceTopicId) continue;
-      this.#consider(record, this.#infos.get(record.sourceTopic), askedAtMs);
-    }
-  }
-
-  #consider(record: TopicRecord, info: TopicInfo | undefined, askedAtMs: number): void {
-    const { name } = record;
-    const finding = examine(record, info);
-    const nowMs = this.#context.clock.monotonicMs();
-    if (finding.kind !== 'missing') this.#missing.clear(name);
-    if (finding.kind !== 'shrunk') this.#shrunk.clear(name);
-    switch (finding.kind) {
-      case 'missing':
-        if (this.#missing.note(name, nowMs, this.#settings.retryTimeoutMs)) {
-          this.failTopic(name, {
-            code: 'SOURCE_TOPIC_MAY_BE_DELETED',
-            message: `Source topic '${record.sourceTopic}' is not there any more`,
-          });
-        }
-        return;
-      case 'unreadable':
-        return;
-      case 'shrunk':
-        if (this.#shrunk.note(name, nowMs, shrunkLastsMs)) this.failTopic(name, finding.error);
-        return;
-      case 'other':
-        this.failTopic(name, finding.error);
-        return;
-      case 'grown':
-        if (this.mayAct()) this.growth.found(record, finding.partitionsCount);
-        break;
-      case 'as-is':
-        this.growth.clear(name);
-        break;
-    }
-    if (info === undefined) return;
-    this.feeds.follow(name, info);
-    for (const feed of this.feeds.feeds(name)) feed.noteIdSeen(askedAtMs);
-    this.#considerEpochs(record, info);
-  }
-
-  /** Brokers that were left behind tell older epochs too, but not for ever. */
-  #considerEpochs({ name, sourceTopic }: TopicRecord, info: TopicInfo): void {
-    const goneBack = this.feeds.epochGoneBack(name, info);
-    const nowMs = this.#context.clock.monotonicMs();
-    if (goneBack === null) this.#agedEpochs.clear(name);
-    else if (this.#agedEpochs.note(name, nowMs, this.#settings.retryTimeoutMs)) {
-      this.failTopic(name, {
-        code: 'NON_MONOTONIC_SOURCE_EPOCH',
-        message: `Source topic '${sourceTopic}' is not the one that was mirrored: ${goneBack}`,
-      });
-    }
   }
 }
