@@ -236,6 +236,7 @@ export class LinkRuntime implements FeedLink {
 
   /** Null: it may act. */
   whyIdle(): string | null {
+    if (this.#isClosed) return 'the link is closed';
     if (this.#record.paused) return 'the link is paused';
     if (this.health.isFailed) return 'the link has failed';
     return this.#context.state.lease.isValid() ? null : 'this instance does not hold the lease';

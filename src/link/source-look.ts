@@ -187,6 +187,7 @@ export class SourceLook {
     if (finding.kind !== 'shrunk') this.#shrunk.clear(name);
     switch (finding.kind) {
       case 'missing':
+        growth.notTold(name, `the source does not know topic '${record.sourceTopic}' now`);
         if (this.#missing.note(name, nowMs, settings.retryTimeoutMs)) {
           this.#link.failTopic(name, {
             code: 'SOURCE_TOPIC_MAY_BE_DELETED',
@@ -195,8 +196,10 @@ export class SourceLook {
         }
         return;
       case 'unreadable':
+        growth.notTold(name, `the source answers ${finding.cause}`);
         return;
       case 'shrunk':
+        growth.notTold(name, finding.error.message);
         if (this.#shrunk.note(name, nowMs, shrunkLastsMs)) {
           this.#link.failTopic(name, finding.error);
         }
@@ -205,7 +208,7 @@ export class SourceLook {
         this.#link.failTopic(name, finding.error);
         return;
       case 'grown':
-        if (this.#link.whyIdle() === null) growth.found(record, finding.partitionsCount);
+        growth.found(record, finding.partitionsCount, this.#link.whyIdle());
         break;
       case 'as-is':
         growth.clear(name);

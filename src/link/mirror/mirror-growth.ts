@@ -32,7 +32,10 @@ interface Growing {
   sourcePartitions: number;
   readonly sinceMs: number;
   readonly sinceTimeMs: number;
+  /** Of the last attempt. */
   cause: string | null;
+  /** Why nothing is attempted now; null: something is. */
+  idleCause: string | null;
   failures: number;
   retryAtMs: number;
   isRunning: boolean;
@@ -50,7 +53,10 @@ export class MirrorGrowth {
   }
 
   of(name: string): Growth | null {
-    return this.#growing.get(name) ?? null;
+    const growing = this.#growing.get(name);
+    if (growing === undefined) return null;
+    const { sourcePartitions, sinceTimeMs, cause, idleCause } = growing;
+    return { sourcePartitions, sinceTimeMs, cause: idleCause ?? cause };
   }
 
   /** Monotonic ms since which it is known to lack partitions; null: it lacks none. */
@@ -72,7 +78,7 @@ export class MirrorGrowth {
     const sinceMs = nowMs - Math.max(0, clock.unixMs() - seen.sinceTimeMs);
     const { sourcePartitions, sinceTimeMs } = seen;
     this.#growing.set(name, {
-      ...{ sourcePartitions, sinceMs, sinceTimeMs, cause: recallCause },
+      ...{ sourcePartitions, sinceMs, sinceTimeMs, cause: null, idleCause: recallCause },
       ...{ failures: 0, retryAtMs: nowMs, isRunning: false, toldCause: null },
     });
   }
@@ -82,20 +88,27 @@ export class MirrorGrowth {
     for (const name of this.#growing.keys()) if (!isWatched(name)) this.#growing.delete(name);
   }
 
-  /** The source has so many partitions, more than the mirror. */
-  found(record: TopicRecord, sourcePartitions: number): void {
+  /** The source answers, but how many partitions it has is not known: what was known stays. */
+  notTold(name: string, why: string): void {
+    const growing = this.#growing.get(name);
+    if (growing !== undefined) growing.idleCause = why;
+  }
+
+  /** The source has so many partitions, more than the mirror. Not null: why it may not grow now. */
+  found(record: TopicRecord, sourcePartitions: number, whyIdle: string | null): void {
     const { clock } = this.#parts.context;
     const nowMs = clock.monotonicMs();
     let growing = this.#growing.get(record.name);
     if (growing === undefined) {
       growing = {
         ...{ sourcePartitions, sinceMs: nowMs, sinceTimeMs: clock.unixMs(), cause: null },
-        ...{ failures: 0, retryAtMs: nowMs, isRunning: false, toldCause: null },
+        ...{ idleCause: null, failures: 0, retryAtMs: nowMs, isRunning: false, toldCause: null },
       };
       this.#growing.set(record.name, growing);
     }
     growing.sourcePartitions = sourcePartitions;
-    if (growing.isRunning || nowMs < growing.retryAtMs) return;
+    growing.idleCause = whyIdle;
+    if (whyIdle !== null || growing.isRunning || nowMs < growing.retryAtMs) return;
     growing.isRunning = true;
     const own = growing;
     this.#link.inBackground(() => this.#grow(record, own));

@@ -39,6 +39,7 @@ async function scene(t: TestContext) {
   t.after(() => topics.close());
   const { events } = context;
   const changes = new TopicChanges({ state, events, clock, touch: () => undefined });
+  const idle = { why: null as string | null };
   let work = Promise.resolve();
   const link = {
     name: 'dr',
@@ -55,13 +56,13 @@ async function scene(t: TestContext) {
     const now = state.topics.get('orders');
     assert.ok(now);
     const count = source.topics.get('orders')?.partitions.length ?? 0;
-    if (count > now.partitions.length) growth.found(now, count);
+    if (count > now.partitions.length) growth.found(now, count, idle.why);
     else growth.clear('orders');
     await work;
   };
   const partitions = () => topics.byName('orders')?.partitions ?? [];
   const told = () => events.since(0).map(({ event }) => event);
-  return { growth, look, partitions, told, source, answer, asked: () => asked, events };
+  return { growth, look, partitions, told, source, answer, asked: () => asked, events, idle };
 }
 
 test('R15: one new partition without a leader held up the others', async (t) => {
@@ -117,4 +118,20 @@ test('R15: a mirror that cannot grow since its source is not confirmed says so',
   await look();
   assert.equal(partitions().length, 3);
   assert.equal(growth.of('orders'), null);
+});
+
+test('R15: a mirror that may not grow kept the cause from before', async (t) => {
+  const { growth, look, partitions, answer, asked, idle } = await scene(t);
+  const causeOf = () => growth.of('orders')?.cause ?? null;
+  answer.errorCode = ErrorCode.POLICY_VIOLATION;
+  await look();
+  const refused = /POLICY_VIOLATION/;
+  assert.match(causeOf() ?? '', refused);
+  idle.why = 'the link is paused';
+  await look(60_000);
+  assert.deepEqual([causeOf(), asked(), partitions().length], [idle.why, 1, 1]);
+  idle.why = null;
+  answer.errorCode = ErrorCode.NONE;
+  await look();
+  assert.deepEqual([growth.of('orders'), partitions().length], [null, 3]);
 });

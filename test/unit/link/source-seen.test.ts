@@ -231,8 +231,8 @@ test('R15: a mirror that lacks partitions looked whole after a restart with a de
   const { state, now, first, restart } = await scene(t);
   first.hears('live', 0n);
   const lackingMs = now.ms;
-  first.runtime.growth.found(mirror('live', 'ACTIVE'), 3);
-  first.runtime.growth.found(mirror('fresh', 'ACTIVE'), 2);
+  first.runtime.growth.found(mirror('live', 'ACTIVE'), 3, null);
+  first.runtime.growth.found(mirror('fresh', 'ACTIVE'), 2, null);
   now.ms += 10 * minuteMs;
   first.hears('live', 0n);
   assert.deepEqual([first.of('live').rpoSeconds, first.of('live').isRpoAtMost], [600, false]);

@@ -1,0 +1,125 @@
+// The look at a link's source: what it says of mirrors that lack partitions when the link may not
+// act, and what becomes of an answer that comes when it is nobody's news any more.
+//
+// Owns: a link with one mirror over a source that answers from a table. Invariant: time passes for
+// the link only when the test says so, and nothing of it outlives its test.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { ErrorCode } from '../../../protocol/index.ts';
+import { LinkRuntime } from '../../../src/link/link.ts';
+import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
+import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
+import type { LinkRecord, SourceSeenRecord } from '../../../src/state/records.ts';
+import { until } from '../../helpers/wait.ts';
+import {
+  FakeCluster,
+  FakeState,
+  mirrorRecord,
+  openTestStorage,
+  shellId,
+  sourceId,
+  testContext,
+  topicInfo,
+} from './fakes.ts';
+
+const linkRecord: LinkRecord = {
+  ...{ kind: 'link', name: 'dr', linkId: sourceId, sourceClusterId: 'fake-cluster' },
+  ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
+};
+
+/** Before a restart the source was seen to have three partitions. */
+const lacking: SourceSeenRecord = {
+  ...{ kind: 'source-seen', link: 'dr', linkId: sourceId, timeMs: 1, contactTimeMs: 1 },
+  topics: [
+    {
+      ...{ topic: 'orders', logTopicId: shellId },
+      ...{ sourceEnds: [0n], contactTimesMs: [1], completeTimesMs: [1] },
+      growth: { sourcePartitions: 3, sinceTimeMs: 1 },
+    },
+  ],
+};
+
+class CountedSource extends FakeCluster {
+  looks = 0;
+  /** Until it is over no answer comes. */
+  held: Promise<void> = Promise.resolve();
+
+  override async metadata(names: 'all' | readonly string[]) {
+    const answer = await super.metadata(names);
+    this.looks++;
+    await this.held;
+    return answer;
+  }
+}
+
+async function scene(t: TestContext, record: LinkRecord = linkRecord) {
+  const state = new FakeState();
+  state.links.set('dr', record);
+  state.sourcesSeen.set('dr', lacking);
+  state.topics.set('orders', mirrorRecord());
+  const { storage } = await openTestStorage(t);
+  await storage.create({ topicId: shellId, partition: 0 }, 0n);
+  const [source, destination] = [new CountedSource(), new FakeCluster()];
+  const leaderless = (count: number) => {
+    const info = topicInfo('orders', sourceId, Array(count).fill(0));
+    const partitions = info.partitions.map((found) => ({ ...found, leaderId: -1 }));
+    source.topics.set('orders', { ...info, partitions });
+  };
+  leaderless(3);
+  const made = testContext({ state, storage, destination, source });
+  const now = { ms: 0 };
+  const clock = { monotonicMs: () => now.ms, unixMs: () => 1_000_000 + now.ms };
+  const context = { ...made, clock, limits: { ...made.limits, sourceWatchMs: 1 } };
+  const topics = new MirrorTopics(context);
+  await topics.start();
+  const changes = new TopicChanges({ ...context, touch: () => undefined });
+  const link = new LinkRuntime({ context, topics, changes, record });
+  t.after(async () => {
+    await link.close();
+    topics.close();
+  });
+  const looked = async (times = 2) => {
+    const wanted = source.looks + times;
+    await until('it has looked', () => source.looks >= wanted);
+  };
+  const cause = () => link.growth.of('orders')?.cause;
+  return { link, state, source, topics, now, looked, cause };
+}
+
+test('R15: after a restart a mirror of a paused link was said to lack partitions of a source that does not answer', async (t) => {
+  const { link, looked, cause } = await scene(t, { ...linkRecord, paused: true });
+  link.start();
+  assert.match(cause() ?? '', /the source has not answered since/);
+  await looked();
+  assert.equal(cause(), 'the link is paused');
+});
+
+test('R15: a mirror that lacks partitions said so of a source that does not answer while it was the lease that was lost', async (t) => {
+  const { link, state, looked, cause } = await scene(t);
+  state.isOwner = false;
+  link.start();
+  await looked();
+  assert.equal(cause(), 'this instance does not hold the lease');
+});
+
+test('R15: a source that hides how many partitions it has was said not to answer', async (t) => {
+  const { link, source, looked, cause } = await scene(t);
+  const info = topicInfo('orders', sourceId, []);
+  source.topics.set('orders', { ...info, errorCode: ErrorCode.TOPIC_AUTHORIZATION_FAILED });
+  link.start();
+  await looked();
+  assert.equal(cause(), 'the source answers TOPIC_AUTHORIZATION_FAILED');
+  source.topics.delete('orders');
+  await looked();
+  assert.equal(cause(), "the source does not know topic 'orders' now");
+});
+
+test('R12: a link that was deleted went on appending until its connections had ended', async (t) => {
+  const { link, looked } = await scene(t);
+  link.start();
+  await looked();
+  assert.equal(link.mayAct(), true);
+  const closing = link.close();
+  assert.equal(link.mayAct(), false);
+  await closing;
+});
