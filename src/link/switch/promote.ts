@@ -10,7 +10,7 @@ import type { ReceiptRecord, TopicRecord } from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkContext } from '../context.ts';
 import type { LinkRuntime } from '../link.ts';
-import type { LinkError } from '../link-error.ts';
+import { isOperatingError, type LinkError } from '../link-error.ts';
 import type { MirrorTopic, MirrorTopics, TopicPhase } from '../mirror/mirror-topics.ts';
 import {
   liftHolds,
@@ -63,6 +63,8 @@ interface Run {
   reasons: Reasons;
   readonly quiet: ReadonlyMap<string, SourceQuiet>;
   readonly signal: Signal;
+  /** Why a confirmation failed whose switch had not waited for its end. */
+  lateCause: string | null;
   done: Promise<void>;
 }
 
@@ -109,6 +111,7 @@ export class Promotions {
       reasons: new Map(),
       quiet: new Map(names.map((name) => [name, new SourceQuiet(clock)])),
       signal: new Signal(),
+      lateCause: null,
       done: Promise.resolve(),
     };
     for (const name of names) this.#runs.set(name, run);
@@ -234,7 +237,6 @@ export class Promotions {
 
   /** Null: it is over, by its deadline or because one of the set has left it. */
   async #stillWanted(run: Run): Promise<readonly TopicRecord[] | null> {
-    const { context } = this.#parts;
     const records = this.#recordsOf(run);
     const [first] = records;
     if (first === undefined) return null;
@@ -244,7 +246,7 @@ export class Promotions {
       await this.#cancel(run, { actor: 'causeway', why });
       return null;
     }
-    if (context.clock.unixMs() < (first.stopping?.deadlineTimeMs ?? 0)) return records;
+    if (!this.#isTooLate(records)) return records;
     const reasons = [...run.reasons].flatMap(([name, own]) =>
       own.map(({ code, message }) => `${code} (${wanted > 1 ? `${name}: ` : ''}${message})`),
     );
@@ -252,6 +254,10 @@ export class Promotions {
     const why = `promotion not finished by its deadline: ${cause}`;
     await this.#cancel(run, { actor: 'causeway', why });
     return null;
+  }
+
+  #isTooLate([first]: readonly TopicRecord[]): boolean {
+    return this.#parts.context.clock.unixMs() >= (first?.stopping?.deadlineTimeMs ?? 0);
   }
 
   async #fence(records: readonly TopicRecord[]): Promise<Reasons> {
@@ -295,15 +301,20 @@ export class Promotions {
     return changes.locks.run(run.names, async () => {
       const members = run.names.flatMap((name) => topics.byName(name) ?? []);
       const isWhole = members.length === run.names.length;
-      if (!isWhole || this.#recordsOf(run).length < members.length) return new Map();
+      const records = this.#recordsOf(run);
+      if (!isWhole || records.length < members.length) return new Map();
+      // Waiting for groups, or for the locks, may have taken until then.
+      if (this.#isTooLate(records)) return timedOut(run, 'the deadline came before the switch');
       context.state.lease.check();
       const untilMs = context.clock.monotonicMs() + context.limits.switchMaxMs;
       this.#setPhase(run, 'SWITCHING');
-      await Promise.all(members.map(({ name, link }) => this.#parts.link(link)?.feeds.hold(name)));
+      // What is being appended yet is waited for, by writers no longer than by the switch.
       const limit = setTimeout(() => this.#refuseWriters(members), context.limits.switchMaxMs);
       try {
-        const confirm = this.#confirm(members, run);
-        return await within(confirm, untilMs - context.clock.monotonicMs(), run.names);
+        await Promise.all(
+          members.map(({ name, link }) => this.#parts.link(link)?.feeds.hold(name)),
+        );
+        return await this.#within(untilMs, this.#confirm(members, run), run);
       } finally {
         clearTimeout(limit);
         for (const { name, link } of members) {
@@ -313,6 +324,52 @@ export class Promotions {
         }
       }
     });
+  }
+
+  /** The switch proper runs only when the confirmation came in time. */
+  async #within(
+    untilMs: number,
+    confirm: Promise<() => Promise<Reasons>>,
+    run: Run,
+  ): Promise<Reasons> {
+    const late = Symbol('late');
+    let timer: NodeJS.Timeout | undefined;
+    const limitMs = Math.max(0, untilMs - this.#parts.context.clock.monotonicMs());
+    const timeout = new Promise<typeof late>((resolve) => {
+      timer = setTimeout(() => resolve(late), limitMs);
+    });
+    const outcome = confirm.then(
+      (commit) => ({ commit }),
+      (error: unknown) => ({ error }),
+    );
+    const first = await Promise.race([outcome, timeout]);
+    clearTimeout(timer);
+    if (first === late) {
+      void outcome.then((ended) => {
+        if ('error' in ended) this.#tellLate(run, ended.error);
+      });
+      const before = run.lateCause === null ? '' : `; the one before: ${run.lateCause}`;
+      return timedOut(run, `the ends could not be confirmed in time${before}`);
+    }
+    if ('error' in first) throw first.error;
+    return first.commit();
+  }
+
+  /** The switch was given up, and nobody waits for its cause any more; each cause is told once. */
+  #tellLate(run: Run, error: unknown): void {
+    const isExpected = isOperatingError(error);
+    const cause = isExpected ? `${error.code}: ${error.message}` : messageOf(error);
+    if (cause === run.lateCause) return;
+    run.lateCause = cause;
+    const [topic = ''] = run.names;
+    const more = run.names.length > 1 ? ` and ${run.names.length - 1} more` : '';
+    const message =
+      `The switch of '${topic}'${more} was given up when its time was over; what confirms the ` +
+      `ends has failed since: ${cause}`;
+    const [level, event] = isExpected
+      ? (['warn', 'promotion_switch_failed_late'] as const)
+      : (['error', 'promotion_fault'] as const);
+    this.#parts.context.events.emit(level, event, message, { topic });
   }
 
   /** The state may take its time to say whether it is done: nobody is held for that. */
@@ -395,30 +452,9 @@ function phaseOf(reasons: Reasons): TopicPhase {
   return isDrained && codes.has('TRANSACTION_OPEN') ? 'OPEN_TRANSACTIONS' : 'DRAINING';
 }
 
-/** The switch proper runs only when the confirmation came in time. */
-async function within(
-  confirm: Promise<() => Promise<Reasons>>,
-  limitMs: number,
-  names: readonly string[],
-): Promise<Reasons> {
-  const late = Symbol('late');
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<typeof late>((resolve) => {
-    timer = setTimeout(() => resolve(late), Math.max(0, limitMs));
-  });
-  // A confirmation that fails after its time has nobody to tell.
-  const outcome = confirm.then(
-    (commit) => ({ commit }),
-    (error: unknown) => ({ error }),
-  );
-  const first = await Promise.race([outcome, timeout]);
-  clearTimeout(timer);
-  if (first === late) {
-    const reason = blocking('SWITCH_TIMEOUT', 'the ends could not be confirmed in time');
-    return new Map(names.map((name) => [name, [reason]] as const));
-  }
-  if ('error' in first) throw first.error;
-  return first.commit();
+function timedOut({ names }: Run, why: string): Reasons {
+  const reason = blocking('SWITCH_TIMEOUT', why);
+  return new Map(names.map((name) => [name, [reason]] as const));
 }
 
 export function isPromoting(record: TopicRecord): boolean {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { ClusterError } from '../../../src/cluster/cluster.ts';
 import { LagTracker } from '../../../src/link/fetch/lag.ts';
 import type { LinkRuntime } from '../../../src/link/link.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
@@ -76,11 +77,16 @@ async function scene(
   const { events, clock } = context;
   const changes = new TopicChanges({ state, events, clock, touch: (name) => topics.touch(name) });
   const held: string[] = [];
+  /** Until it is over, what is being appended yet has not ended. */
+  const appending = { ended: Promise.resolve() };
   const link = {
     cluster: source,
     settings: { promoteQuietMs: options.quietMs ?? 0 },
     feeds: {
-      hold: async (name: string) => held.push(name),
+      hold: async (name: string) => {
+        held.push(name);
+        await appending.ended;
+      },
       lag: () => new LagTracker(2n, 0),
     },
     release: () => undefined,
@@ -98,7 +104,8 @@ async function scene(
   t.after(() => promotions.close());
   const stateOf = (name: string) => state.topics.get(name)?.state;
   const codes = (name: string) => promotions.blocking(name).map(({ code }) => code);
-  return { state, source, topics, promotions, events, held, stateOf, codes, storage };
+  const world = { state, source, topics, promotions, events, held, stateOf, codes, storage };
+  return { ...world, appending };
 }
 
 test('a set is switched by one state transaction, with one receipt', async (t) => {
@@ -301,3 +308,70 @@ test('writers are held no longer than a switch may take, however long its commit
   await until('the switch', () => stateOf('t0') === 'STOPPED');
   assert.equal(topics.byName('t0')?.mode, 'promoted');
 });
+
+test('writers were held for as long as an append took that had begun before the switch', async (t) => {
+  const world = await scene(t, [pending(0)], { switchMaxMs: 50 });
+  const { topics, promotions, appending, stateOf } = world;
+  const modes: (string | undefined)[] = [];
+  topics.onChange(() => modes.push(topics.byName('t0')?.mode));
+  let resolve: () => void = () => undefined;
+  appending.ended = new Promise((done) => {
+    resolve = done;
+  });
+  promotions.resume();
+  await until(
+    'the end of the hold',
+    () => modes.includes('switching') && modes.at(-1) === 'mirror',
+  );
+  assert.deepEqual([world.held, stateOf('t0')], [['t0'], 'PENDING_STOPPED']);
+  resolve();
+  await until('the switch', () => stateOf('t0') === 'STOPPED');
+});
+
+test('a topic was promoted after the deadline by which it was to be ACTIVE again', async (t) => {
+  const record = pending(0, undefined, 600);
+  const deadlineMs = record.stopping?.deadlineTimeMs ?? 0;
+  const finalGroups = async () => {
+    await until('the deadline', () => Date.now() >= deadlineMs);
+    return [];
+  };
+  const world = await scene(t, [record], { finalGroups });
+  world.promotions.resume();
+  await until('an end', () => world.stateOf('t0') !== 'PENDING_STOPPED');
+  assert.equal(world.stateOf('t0'), 'ACTIVE');
+  const told = world.events.since(0).find(({ event }) => event === 'mirror_state_changed');
+  assert.match(told?.message ?? '', /SWITCH_TIMEOUT \(the deadline came before the switch\)/);
+});
+
+for (const [error, expected] of [
+  [new ClusterError('TIMEOUT', 'no word', { maybeSent: true }), 'warn TIMEOUT: no word'],
+  [new TypeError('not a function'), 'error not a function'],
+] as const) {
+  test(`why a switch was not confirmed in time was dropped: ${error.message}`, async (t) => {
+    const world = await scene(t, [pending(0)], { switchMaxMs: 30 });
+    const { source, topics, promotions, events, codes, stateOf } = world;
+    const metadata = source.metadata.bind(source);
+    const fail: (() => void)[] = [];
+    const hang = (): ReturnType<typeof metadata> => {
+      source.metadata = metadata;
+      return new Promise((_, reject) => fail.push(() => reject(error)));
+    };
+    topics.onChange(() => {
+      if (topics.byName('t0')?.phase === 'SWITCHING') source.metadata = hang;
+    });
+    promotions.resume();
+    await until('the time is over', () => codes('t0').includes('SWITCH_TIMEOUT'));
+    const late = () => events.since(0).filter(({ event }) => event.startsWith('promotion_'));
+    assert.deepEqual(late(), []);
+    fail[0]?.();
+    await until('it is told', () => late().length > 0);
+    const [told] = late();
+    const since = /'t0' was given up.*has failed since: (.*)$/.exec(told?.message ?? '');
+    assert.equal(`${told?.level} ${since?.[1]}`, expected);
+    await until('it is shown', () => {
+      const [reason] = promotions.blocking('t0');
+      return reason?.message.includes(`the one before: ${since?.[1]}`) === true;
+    });
+    assert.equal(stateOf('t0'), 'PENDING_STOPPED');
+  });
+}
