@@ -54,6 +54,8 @@ export async function resolveOutOfRange(
   clock: LinkClock,
 ): Promise<void> {
   const range = await readRange(feed, link);
+  // Of another feed's copy, or another mirror of the name, it says nothing.
+  if (feed.isStopped) return;
   if (range === null) {
     feed.fail('OFFSET_OUT_OF_RANGE', clock.monotonicMs());
     link.refreshMetadata();

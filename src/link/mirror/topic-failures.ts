@@ -2,11 +2,12 @@
 // know how causes are found. Invariants: a failing topic is not fetched, its state follows, however
 // often the commit has to be tried; of one that lost history the lost ranges of all its partitions
 // are on record, since none of them is fetched any more that could find its own. Those whose leader
-// does not answer are asked for as long as it takes, ever later.
+// does not answer are asked for as long as it takes, ever later. What failed a mirror that was
+// paused before that was on record is forgotten: it may be over when it is resumed.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
-import type { LinkRecord, MirrorError, TopicRecord } from '../../state/records.ts';
+import type { LinkRecord, MirrorError, MirrorState, TopicRecord } from '../../state/records.ts';
 import { backOffMs } from '../../tasks/back-offs.ts';
 import { lastExtent } from '../../timeline/timeline.ts';
 import type { LinkContext } from '../context.ts';
@@ -90,6 +91,10 @@ export class TopicFailures {
     for (const [name, failure] of this.#failing) {
       const state = this.#topics.byName(name)?.record.state;
       if (state === undefined) continue;
+      if (isOutOfReach(state)) {
+        this.#failing.delete(name);
+        continue;
+      }
       const isToAsk = state === 'FAILED' && this.#isAskDue(failure);
       if (!isToAsk && !isFetching(state)) continue;
       this.#link.inBackground(async () => {
@@ -165,6 +170,9 @@ export class TopicFailures {
       };
     });
     if (failed !== null) return;
+    // Paused, or switched, before it was FAILED: fetched again, it would find the cause again.
+    const state = this.#changes.record(name)?.state;
+    if (state !== undefined && isOutOfReach(state) && !isOver()) this.#failing.delete(name);
     // It is FAILED already; other partitions have found their losses since.
     await this.#changes.edit(name, (record) =>
       isOver() || record.state !== 'FAILED'
@@ -172,6 +180,11 @@ export class TopicFailures {
         : withLosses(record, [...failure.losses.values()], timeMs),
     );
   }
+}
+
+/** Not fetched, and not FAILED. */
+function isOutOfReach(state: MirrorState): boolean {
+  return !isFetching(state) && state !== 'FAILED';
 }
 
 /** By partition, as far as their leaders answer. @throws ClusterError */

@@ -82,7 +82,10 @@ export class Failover {
   async run(request: FailoverRequest): Promise<FailoverResult> {
     const errors = new Map<string, LinkError>();
     const receipts: (ReceiptRecord | null)[] = [];
-    const batches = [...this.#batches(request.topics).entries()];
+    // Whoever cannot be failed over may be held by work that waits for a dead source: nobody is to
+    // wait with it.
+    const eligible = this.#eligible(request.topics, errors).map(({ name }) => name);
+    const batches = [...this.#batches(eligible).entries()];
     await forEachLimited(batches, batchesInFlight, async ([index, names]) => {
       const id = index === 0 ? request.receiptId : `${request.receiptId}.${index + 1}`;
       receipts[index] = await this.#changes.locks.run(names, () =>

@@ -156,6 +156,25 @@ describe('failover', () => {
     assert.equal(state.topics.get('orders')?.state, 'STOPPED');
   });
 
+  test('waited for a mirror of the same call that was being made from a source that is dead', async (t) => {
+    const world = await scene(t);
+    world.topics.close();
+    const pending = {
+      name: 'new',
+      state: 'PENDING_MIRROR',
+      topicId: null,
+      partitions: [],
+    } as const;
+    world.state.topics.set('new', mirrorRecord(pending));
+    const { failover, changes } = await start(world);
+    void changes.locks.run('new', () => new Promise(() => undefined));
+    const request = { actor: 'test', receiptId: 'r1', isDryRun: false };
+    const { errors } = await failover.run({ ...request, topics: ['new', 'orders'] });
+    assert.deepEqual([...errors.keys()], ['new']);
+    assert.equal(errors.get('new')?.code, 'ILLEGAL_STATE');
+    assert.equal(world.state.topics.get('orders')?.state, 'STOPPED');
+  });
+
   test('R12: is refused to an instance that is not the owner any more', async (t) => {
     const { run, state } = await scene(t);
     state.isOwner = false;

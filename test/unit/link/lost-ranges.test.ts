@@ -6,6 +6,7 @@ import { createPartitionData } from '../../../protocol/generated/fetch-response.
 import { ErrorCode } from '../../../protocol/index.ts';
 import { systemClock } from '../../../src/link/context.ts';
 import { acceptPartition } from '../../../src/link/fetch/fetch-response.ts';
+import { resolveOutOfRange } from '../../../src/link/fetch/out-of-range.ts';
 import { lostTotals } from '../../../src/link/mirror/lost-history.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
@@ -292,4 +293,51 @@ test('R10: lost ranges are on record when the state took the failure only the se
   await assert.rejects(settled(), /scripted UNAVAILABLE/);
   await until('it is FAILED', () => now().state === 'FAILED');
   assert.deepEqual(ranges(now()), ['1: [2, 4)', '0: [2, 7)']);
+});
+
+test('a mirror that was paused as it failed was FAILED when it was resumed, whatever had become of the cause', async (t) => {
+  const { failures, now, settled, look, state } = await failing(t, [0n]);
+  const missing = { code: 'SOURCE_TOPIC_MAY_BE_DELETED', message: 'it is not there' } as const;
+  const pause = () => state.topics.set('orders', { ...now(), state: 'PAUSED' });
+  const resume = () => state.topics.set('orders', { ...now(), state: 'ACTIVE' });
+  failures.fail('orders', missing, null);
+  pause();
+  await settled();
+  resume();
+  await look(2_000);
+  assert.deepEqual([now().state, failures.has('orders')], ['ACTIVE', false]);
+
+  state.fates = ['UNAVAILABLE'];
+  failures.fail('orders', missing, null);
+  await assert.rejects(settled(), /scripted UNAVAILABLE/);
+  pause();
+  await assert.rejects(look(2_000), /scripted UNAVAILABLE/, 'the first try stays a failure');
+  resume();
+  await assert.rejects(look(2_000), /scripted UNAVAILABLE/);
+  assert.deepEqual([now().state, failures.has('orders')], ['ACTIVE', false]);
+});
+
+test('R9: a mirror was FAILED by what its source had said before it was paused and resumed', async (t) => {
+  const { link, log } = await scene(t, { count: 2 });
+  const { cluster } = link;
+  const metadata = cluster.metadata.bind(cluster);
+  let goOn = (): void => undefined;
+  let isAsked = false;
+  cluster.metadata = async (names) => {
+    isAsked = true;
+    await new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    return metadata(names);
+  };
+  cluster.ends.set('orders/0', 2n);
+  const feed = feedOf(log);
+  const resolved = resolveOutOfRange(feed, link, systemClock);
+  await until('the source is asked whether it is the same', () => isAsked);
+  await feed.stop();
+  // Of the feed that came after it.
+  await log.append(batch({ base: 2n, count: 2 }));
+  goOn();
+  await resolved;
+  assert.deepEqual(link.failures, []);
 });
