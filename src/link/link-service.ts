@@ -347,7 +347,7 @@ export class LinkServiceImpl implements LinkService {
       await link?.feeds.hold(name);
       try {
         if (record.topicId !== null && !options.keepTopic) {
-          await deleteShell(context.destination, { name, topicId: record.topicId });
+          await deleteShell(context, { name, topicId: record.topicId });
         }
         await changes.commit([{ delete: `topic/${name}` }, ...logRemoval(logTopicIdOf(record))]);
       } finally {

@@ -138,7 +138,10 @@ export class SourceLook {
       names.length,
     );
     const others: TopicRecord[] = [];
-    for (const { record } of watched) {
+    for (const topic of watched) {
+      const { name, record } = topic;
+      // Meanwhile it may be stopped, or another mirror may have its name.
+      if (this.#topics.byName(name) !== topic || !isFetching(record.state)) continue;
       const info = metadata.topics.get(record.sourceTopic);
       if (examine(record, info).kind === 'other') others.push(record);
       else this.#consider(record, info, askedAtMs);

@@ -152,7 +152,7 @@ export class ArchiveCopies {
     const info = (await destination.metadata([name])).topics.get(name);
     if (info !== undefined && info.errorCode !== ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) {
       const foreign = await whyForeign(destination, info, { intent: gate, partitionsCount });
-      if (foreign === null) await deleteShell(destination, info);
+      if (foreign === null) await deleteShell(this.#context, info);
     }
     await this.#changes.commit([{ delete: `topic/${name}` }]);
     events.warn(

@@ -192,7 +192,7 @@ export class MirrorCreator {
       const audit = { actor: request.actor, why: 'recreated' };
       try {
         const kept = archive === null ? null : await this.#archives.begin(archive);
-        await deleteShell(this.#context.destination, { name, topicId: failed.topicId ?? zeroUuid });
+        await deleteShell(this.#context, { name, topicId: failed.topicId ?? zeroUuid });
         await this.#untilFree(planned);
         const begun = this.#intent({ ...failed, creating, ...identityOf(link) }, plan);
         // What was denied at the source is taken back by the new mirror's record.
@@ -250,7 +250,12 @@ export class MirrorCreator {
     }
   }
 
+  /** To be committed at once. @throws LinkError LINK_NOT_FOUND when the link was deleted meanwhile */
   #intent(wanted: Creation & LinkIdentity, plan: Plan): TopicRecord {
+    const found = this.#context.state.view.links.get(wanted.link);
+    if (found?.linkId !== wanted.linkId) {
+      throw new LinkError('LINK_NOT_FOUND', `Link '${wanted.link}' was deleted meanwhile`);
+    }
     const { name, link, linkId, sourceTopic, creating, auto } = wanted;
     return {
       kind: 'topic',

@@ -18,6 +18,7 @@ import {
 import { ErrorCode, errorName } from '../../../protocol/index.ts';
 import { createPartitionsApi, createTopicsApi, deleteTopicsApi } from '../../cluster/apis.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
+import type { LinkContext } from '../context.ts';
 import { LinkError } from '../link-error.ts';
 import { missingRight } from './missing-right.ts';
 
@@ -130,9 +131,12 @@ export async function growShell(destination: Cluster, name: string, count: numbe
   );
 }
 
-/** By name, only if it still has this id. A topic that is not there is fine. */
+/**
+ * By name, only if it still has this id. A topic that is not there is fine.
+ * @throws LinkError DESTINATION_REFUSED, ClusterError; StateError when the lease is lost meanwhile
+ */
 export async function deleteShell(
-  destination: Cluster,
+  { destination, state }: Pick<LinkContext, 'destination' | 'state'>,
   shell: { readonly name: string; readonly topicId: string },
 ): Promise<void> {
   const info = (await destination.metadata([shell.name])).topics.get(shell.name);
@@ -146,6 +150,7 @@ export async function deleteShell(
     );
   }
   if (info.topicId !== shell.topicId) return;
+  state.lease.check();
   const response = await destination.send(
     { kind: 'controller' },
     deleteTopicsApi,

@@ -10,6 +10,7 @@ import { LogRemovals } from '../../../src/link/mirror/log-removals.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
 import { parseLinkSettings } from '../../../src/link/settings/link-settings.ts';
+import type { LinkRecord } from '../../../src/state/records.ts';
 import { FakeCluster, FakeState, openTestStorage, testContext, topicInfo } from './fakes.ts';
 
 const topicExists = 36;
@@ -94,7 +95,8 @@ async function scene(t: TestContext, count: number) {
   const removals = new LogRemovals({ context, topics, changes });
   const creator = new MirrorCreator({ context, topics, changes, removals });
   const settings = parseLinkSettings({ 'bootstrap.servers': 'source:9092' });
-  const record = { sourceClusterId: source.clusterId };
+  const record = { name: 'dr', linkId: 'dr-id', sourceClusterId: source.clusterId };
+  state.links.set('dr', record as LinkRecord);
   const feeds = { hold: async () => undefined };
   const ignored = { forget: () => undefined, release: () => undefined };
   const link = { name: 'dr', settings, record, connected: async () => source, feeds, ...ignored };
@@ -199,4 +201,12 @@ test('a mirror that was made anew forgot that WRITE was denied at its source for
   await creator.recreate(runtime, 'topic-0', request);
   assert.deepEqual(states(), ['ACTIVE']);
   assert.deepEqual(state.topics.get('topic-0')?.fence, fence);
+});
+
+test('a mirror that was being made when its link was deleted was left without a link', async (t) => {
+  const { state, source, destination, create, states } = await scene(t, 1);
+  source.onListOffsets = () => state.links.delete('dr');
+  await assert.rejects(create(), { name: 'LinkError', code: 'LINK_NOT_FOUND' });
+  assert.deepEqual([states(), state.commits.length], [['none'], 0]);
+  assert.ok(!destination.calls.includes('CreateTopics'));
 });

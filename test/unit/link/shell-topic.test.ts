@@ -9,7 +9,7 @@ import {
 import { ErrorCode, zeroUuid } from '../../../protocol/index.ts';
 import type { Api } from '../../../src/cluster/cluster.ts';
 import { createShell, deleteShell } from '../../../src/link/mirror/shell-topic.ts';
-import { FakeCluster, shellId, topicInfo } from './fakes.ts';
+import { FakeCluster, FakeState, shellId, topicInfo } from './fakes.ts';
 
 class Answering extends FakeCluster {
   readonly #errorCode: number;
@@ -59,11 +59,27 @@ test('a shell that the destination does not let us see is not taken for gone', a
     errorCode: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
   };
   destination.topics.set('t', hidden);
-  await assert.rejects(deleteShell(destination, { name: 't', topicId: shellId }), {
-    name: 'LinkError',
-    code: 'DESTINATION_REFUSED',
-    message: /TOPIC_AUTHORIZATION_FAILED/,
-  });
+  await assert.rejects(
+    deleteShell({ destination, state: new FakeState() }, { name: 't', topicId: shellId }),
+    {
+      name: 'LinkError',
+      code: 'DESTINATION_REFUSED',
+      message: /TOPIC_AUTHORIZATION_FAILED/,
+    },
+  );
   destination.topics.delete('t');
-  await deleteShell(destination, { name: 't', topicId: shellId });
+  await deleteShell({ destination, state: new FakeState() }, { name: 't', topicId: shellId });
+});
+
+test('R12: an instance that lost the lease while it looked at a shell deleted it all the same', async () => {
+  const destination = new FakeCluster();
+  const state = new FakeState();
+  destination.topics.set('t', topicInfo('t', shellId, [0]));
+  const metadata = destination.metadata.bind(destination);
+  destination.metadata = async (names) => {
+    state.isOwner = false;
+    return metadata(names);
+  };
+  const deleted = deleteShell({ destination, state }, { name: 't', topicId: shellId });
+  await assert.rejects(deleted, { name: 'StateError', code: 'NOT_OWNER' });
 });

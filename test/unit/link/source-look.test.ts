@@ -78,6 +78,7 @@ async function scene(t: TestContext, record: LinkRecord = linkRecord) {
     await link.close();
     topics.close();
   });
+  topics.onChange((name) => link.sync(name));
   const looked = async (times = 2) => {
     const wanted = source.looks + times;
     await until('it has looked', () => source.looks >= wanted);
@@ -122,4 +123,23 @@ test('R12: a link that was deleted went on appending until its connections had e
   const closing = link.close();
   assert.equal(link.mayAct(), false);
   await closing;
+});
+
+test('R9: a mirror followed the leaders of the topic that another mirror of its name had been of', async (t) => {
+  const { link, state, source, looked } = await scene(t);
+  const leaderEpochs = () => link.feeds.feeds('orders').map(({ leaderEpoch }) => leaderEpoch);
+  link.start();
+  await looked();
+  let goOn = (): void => undefined;
+  source.held = new Promise((resolve) => {
+    goOn = resolve;
+  });
+  source.topics.set('orders', topicInfo('orders', sourceId, [7]));
+  await looked(1);
+  state.apply([{ delete: 'topic/orders' }]);
+  state.apply([{ put: mirrorRecord({ sourceTopic: 'other' }) }]);
+  assert.deepEqual(leaderEpochs(), [-1]);
+  goOn();
+  await looked();
+  assert.deepEqual(leaderEpochs(), [-1]);
 });
