@@ -7,7 +7,7 @@ import { ErrorCode, errorName } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError, type TopicInfo } from '../../cluster/cluster.ts';
 import { grantCommand } from '../../cluster/grant-command.ts';
 import { originsOf } from '../../gateway/mirror-origins.ts';
-import type { PendingCreation } from '../../state/records.ts';
+import type { LinkRecord, PendingCreation } from '../../state/records.ts';
 import type { LinkRuntime } from '../link.ts';
 import { LinkError } from '../link-error.ts';
 import { unconfirmedSources } from '../source-identity.ts';
@@ -60,7 +60,7 @@ export async function planMirrors(
         plans.set(name, own === undefined ? noStarts(sourceTopic) : { ...draft, starts: own });
       }
     }
-    await refuseOthers(source, wanted, plans);
+    await refuseOthers({ cluster: source, record: clusters.link.record }, wanted, plans);
     return plans;
   } catch (error) {
     if (!(error instanceof ClusterError)) throw error;
@@ -70,7 +70,7 @@ export async function planMirrors(
 
 /** Ids, configs and starts are three answers, the last two by name: they are of one topic. */
 async function refuseOthers(
-  cluster: Cluster,
+  source: { readonly cluster: Cluster; readonly record: LinkRecord },
   wanted: readonly ToPlan[],
   plans: Map<string, Plan | LinkError>,
 ): Promise<void> {
@@ -79,7 +79,7 @@ async function refuseOthers(
     if (plan === undefined || plan instanceof LinkError) return [];
     return [{ name, sourceTopic, sourceTopicId: plan.source.topicId, partitions: [] }];
   });
-  for (const [name, { cause }] of await unconfirmedSources({ cluster }, planned)) {
+  for (const [name, { cause }] of await unconfirmedSources(source, planned)) {
     plans.set(name, new LinkError('SOURCE_UNREACHABLE', `It changed while it was read: ${cause}`));
   }
 }

@@ -1,7 +1,8 @@
 // Reads source and mirror again, side by side, and compares them batch by batch. Owns the common
 // range, the pace and the verdict; refuses to know who asks. Works in steps, each of bounded time
 // and size, whose outcome is all that the next one needs: nothing is kept here. Invariant: what is
-// called equal was compared byte for byte, and the CRC of both sides was right.
+// called equal was compared byte for byte, and the CRC of both sides was right; a topic that is not
+// provably the mirrored one is compared with nothing.
 import { createHash } from 'node:crypto';
 import { ErrorCode, errorName, forEachBatch, verifyBatchCrc } from '../../../protocol/index.ts';
 import { type BatchHeader, batchHeaderBytes, nextOffset } from '../../../protocol/record-batch.ts';
@@ -9,9 +10,11 @@ import { StorageError } from '../../../storage/errors.ts';
 import type { MirrorLog } from '../../../storage/mirror-log.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
+import type { LinkRecord, TopicRecord } from '../../state/records.ts';
 import { LinkError } from '../link-error.ts';
 import type { VerifyDifference, VerifyRequest, VerifyStep } from '../service.ts';
 import { Signal } from '../signal.ts';
+import { unconfirmedSources } from '../source-identity.ts';
 import { earliestTimestamp, fetchOnce, latestTimestamp, listOffsets } from '../source-offsets.ts';
 import { isMirror } from './mirror-state.ts';
 import type { MirrorTopic } from './mirror-topics.ts';
@@ -228,8 +231,24 @@ async function commonRange(
   return { start, end: end < start ? start : end };
 }
 
-async function verifyStep(place: VerifyPlace, request: VerifyRequest): Promise<VerifyStep> {
+/** Starts and ends are asked for by name, and those of another topic are no common range. */
+async function assertMirrored(
+  source: { readonly cluster: Cluster; readonly record: LinkRecord },
+  record: TopicRecord,
+): Promise<void> {
+  const doubt = (await unconfirmedSources(source, [record])).get(record.name);
+  if (doubt === undefined) return;
+  const code = doubt.kind === 'other' ? 'SOURCE_TOPIC_NOT_FOUND' : 'SOURCE_UNREACHABLE';
+  throw new LinkError(code, `There is nothing to compare '${record.name}' with: ${doubt.cause}`);
+}
+
+async function verifyStep(
+  place: VerifyPlace,
+  request: VerifyRequest,
+  assertStill: () => Promise<void>,
+): Promise<VerifyStep> {
   const range = await commonRange(place, request);
+  await assertStill();
   // The source's start may have moved over the place where the last step ended.
   const { from } = request;
   const next = from !== null && from > range.start ? from : range.start;
@@ -247,7 +266,7 @@ function logOf(topic: MirrorTopic, partition: number): MirrorLog {
 /** One step of the comparison of one partition. @throws LinkError */
 export async function verifyMirror(
   topic: MirrorTopic,
-  link: { readonly name: string; connected(): Promise<Cluster> },
+  link: { readonly name: string; readonly record: LinkRecord; connected(): Promise<Cluster> },
   request: VerifyRequest,
 ): Promise<VerifyStep> {
   const { state, sourceTopic, sourceTopicId: topicId } = topic.record;
@@ -266,7 +285,8 @@ export async function verifyMirror(
     }
     const { leaderId } = found;
     const place = { link: link.name, cluster, sourceTopic, topicId, leaderId, log };
-    return await verifyStep(place, request);
+    const source = { cluster, record: link.record };
+    return await verifyStep(place, request, () => assertMirrored(source, topic.record));
   } catch (error) {
     if (!(error instanceof ClusterError)) throw error;
     throw new LinkError('SOURCE_UNREACHABLE', error.message, { cause: error });

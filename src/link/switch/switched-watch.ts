@@ -5,7 +5,12 @@
 import { ErrorCode } from '../../../protocol/index.ts';
 import { type Cluster, ClusterError } from '../../cluster/cluster.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
-import type { ReceiptPartition, ReceiptRecord, ReceiptTopic } from '../../state/records.ts';
+import type {
+  LinkRecord,
+  ReceiptPartition,
+  ReceiptRecord,
+  ReceiptTopic,
+} from '../../state/records.ts';
 import { StateError } from '../../state/state.ts';
 import type { LinkContext } from '../context.ts';
 import type { LinkRuntime } from '../link.ts';
@@ -101,7 +106,8 @@ export class SwitchedWatch {
 
   async #look(link: LinkRuntime, topics: readonly MirrorTopic[]): Promise<void> {
     const { context } = this.#parts;
-    const ends = await sourceEnds(await link.connected(), topics);
+    const source = { cluster: await link.connected(), record: link.record };
+    const ends = await sourceEnds(source, topics);
     if (this.#loop.isClosed) return;
     const receipts = newestReceipts(context.state.view.receipts.values());
     const completed = new Map<ReceiptRecord, Map<string, Ends>>();
@@ -170,9 +176,10 @@ export class SwitchedWatch {
 
 /** Ends by topic of ours; a topic that was made anew at the source is not the same. */
 async function sourceEnds(
-  cluster: Cluster,
+  source: { readonly cluster: Cluster; readonly record: LinkRecord },
   topics: readonly MirrorTopic[],
 ): Promise<ReadonlyMap<string, Ends>> {
+  const { cluster } = source;
   const names = [...new Set(topics.map(({ record }) => record.sourceTopic))];
   const { topics: infos } = await cluster.metadata(names);
   // The source of an archived copy is another topic, whether ids tell or not.
@@ -186,7 +193,7 @@ async function sourceEnds(
   );
   const answers = await listOffsets(cluster, partitions, { timestamp: latestTimestamp });
   const records = asked.map(({ record }) => record);
-  const unconfirmed = await unconfirmedSources({ cluster }, records);
+  const unconfirmed = await unconfirmedSources(source, records);
   const same = asked.filter(({ name }) => !unconfirmed.has(name));
   return new Map(
     same.map(({ name, record, partitions: own }) => {

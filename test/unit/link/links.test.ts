@@ -2,6 +2,7 @@
 // and the receipts of its topics.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { zeroUuid } from '../../../protocol/index.ts';
 import { Links } from '../../../src/link/links.ts';
 import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
 import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
@@ -31,6 +32,9 @@ function topic(name: string, parts: Partial<TopicRecord> = {}): TopicRecord {
     ...parts,
   });
 }
+
+/** Of the link whose switched topics are watched. */
+const watchedRecord = { linkId: ids[0], sourceClusterId: 'source', paused: false };
 
 function receiptOf(id: string, names: readonly string[]): ReceiptRecord {
   const topics = names.map((name): ReceiptTopic => {
@@ -109,7 +113,7 @@ test('receipts of many topics are completed at once, of the topics of their own 
     source.topics.set(name, topicInfo(name, sourceId, [0]));
     source.ends.set(`${name}/0`, 7n);
   }
-  const link = { name: 'dr', record: { linkId: ids[0], paused: false } };
+  const link = { name: 'dr', record: watchedRecord };
   const runtime = { ...link, connected: async () => source };
   const links = () => [runtime as never];
   const watch = new SwitchedWatch({ context, topics, changes, links });
@@ -139,7 +143,7 @@ test('R9: a receipt is not completed with the ends of a topic that was made agai
     if (key === 'again/0') source.topics.set('again', topicInfo('again', shellId, [0]));
     return ends(key);
   };
-  const link = { name: 'dr', record: { linkId: ids[0], paused: false } };
+  const link = { name: 'dr', record: watchedRecord };
   const links = () => [{ ...link, connected: async () => source } as never];
   const watch = new SwitchedWatch({ context, topics, changes, links });
   watch.start();
@@ -148,6 +152,31 @@ test('R9: a receipt is not completed with the ends of a topic that was made agai
     state.receipts.get('one')?.topics.find((line) => line.topic === name)?.partitions[0]?.found;
   await until('the other one', () => found('still') !== null);
   assert.equal(found('again'), null);
+});
+
+test('R9: a receipt was completed with the ends of another cluster at the address of its source', async (t) => {
+  const { state, source, context, topics, changes } = await scene(t, [
+    topic('old', { state: 'STOPPED', stoppedBy: 'failover', sourceTopicId: zeroUuid }),
+  ]);
+  state.receipts.set('one', receiptOf('one', ['old']));
+  source.topics.set('old', topicInfo('old', zeroUuid, [0]));
+  source.ends.set('old/0', 7n);
+  source.clusterId = 'rebuilt';
+  let looks = 0;
+  const connected = async () => {
+    looks++;
+    return source;
+  };
+  const links = () => [{ name: 'dr', record: watchedRecord, connected } as never];
+  const limits = { ...context.limits, switchedWatchMs: 1 };
+  const watch = new SwitchedWatch({ context: { ...context, limits }, topics, changes, links });
+  watch.start();
+  t.after(() => watch.close());
+  const found = () => state.receipts.get('one')?.topics[0]?.partitions[0]?.found;
+  await until('it has looked', () => looks > 2);
+  assert.equal(found(), null);
+  source.clusterId = 'source';
+  await until('it is completed', () => found() !== null);
 });
 
 test('a receipt is shown whole by any of its ids, also when the topics of a part have failed', () => {
