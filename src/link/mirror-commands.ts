@@ -193,12 +193,20 @@ export class MirrorCommands {
     await this.#parts.context.state.owned();
     if (command === 'cancel') {
       await this.#parts.promotions.cancel(name, { actor, why: command });
+      this.#checkCancelled(name);
       return;
     }
     const stopping = command === 'promote' ? { stopping: this.#stopping(request) } : {};
     if (command === 'promote') await this.#parts.failover.undo(name);
     await this.#parts.changes.apply(name, command, { actor, why: command }, () => stopping);
     if (command === 'promote') this.#parts.promotions.start(name);
+  }
+
+  /** Its switch, or its failure, may have come first. */
+  #checkCancelled(name: string): void {
+    const state = this.#parts.changes.record(name)?.state;
+    if (state === undefined || nextState(state, 'cancel') !== null) return;
+    throw new LinkError('ILLEGAL_STATE', `Topic '${name}' is ${state}: the cancel came too late`);
   }
 
   #stopping(request: MirrorCommandRequest) {
