@@ -2,6 +2,9 @@
 // a regular look, a bound on how much goes on at a time, and a lock per name. They refuse to know
 // what is waited for. Invariant: a wait always ends, by notice, time or close.
 
+/** What Node's timers can hold; one of more fires at once. Whoever waits longer looks meanwhile. */
+const timerMsMax = 0x7fffffff;
+
 /** One waiter or several; `notify` wakes all of them, or makes the next wait return at once. */
 export class Signal {
   #isSet = false;
@@ -21,7 +24,7 @@ export class Signal {
           this.#wakers.delete(wake);
           resolve();
         };
-        const timer = setTimeout(wake, Math.max(0, timeoutMs));
+        const timer = setTimeout(wake, Math.min(Math.max(0, timeoutMs), timerMsMax));
         this.#wakers.add(wake);
       });
     }

@@ -28,6 +28,7 @@ import type { FeedLink } from './source-link.ts';
 
 const idleWaitMs = 1_000;
 const blockedWaitMs = 200;
+/** Beyond what the broker may wait by itself. */
 const answerTimeoutMs = 30_000;
 const backoffMinMs = 50;
 const backoffMaxMs = 2_000;
@@ -269,7 +270,7 @@ export class BrokerFetcher {
       (version) => this.#session.build(feeds, version, { ...settings, bytesMax, waitMs }),
       {
         lane: this.#lane,
-        timeoutMs: answerTimeoutMs,
+        timeoutMs: waitMs + answerTimeoutMs,
         into,
         ...(hasTopicIds ? {} : { versionMax: fetchTopicIdsFrom - 1 }),
       },

@@ -53,18 +53,21 @@ async function scene(t: TestContext, options: { clock: LinkClock; partitions: nu
     /** How often it was looked whether to fetch. */
     looks: 0,
     throttleTimeMs: 0,
+    waitMs: 10,
+    timeoutMs: 0,
     feeds: [] as PartitionFeed[],
   };
-  cluster.script('Fetch', async (request) => {
+  cluster.script('Fetch', async (request, { timeoutMs = 0 }) => {
     world.fetches++;
+    world.timeoutMs = timeoutMs;
     await new Promise((resolve) => setImmediate(resolve));
     return answer(request as FetchRequest, world.throttleTimeMs);
   });
   const link = new FakeLink(cluster);
   const bytesMax = 1 << 20;
   const settings = () => {
-    const { bytesPerSecond } = world;
-    return { waitMs: 10, bytesMax, partitionBytesMax: bytesMax, bytesPerSecond };
+    const { bytesPerSecond, waitMs } = world;
+    return { waitMs, bytesMax, partitionBytesMax: bytesMax, bytesPerSecond };
   };
   const throttle = new ByteThrottle();
   const mayFetch = (): boolean => ++world.looks > 0;
@@ -240,6 +243,19 @@ test('an empty answer to a request for everything, or by a quota, passed for a f
     assert.equal(await sampledAfter(empty({ sessionId: 0 })), sampled, 'nothing was said of it');
     assert.equal(await sampledAfter(empty({ sessionId: 0, throttleTimeMs: 1 })), sampled);
     assert.ok((await sampledAfter(answer)) > sampled);
+  } finally {
+    await stop();
+  }
+});
+
+test('R15: a source that was allowed to wait longer than its answer was waited for looked dead', async (t) => {
+  const clock = { monotonicMs: () => performance.now(), unixMs: () => Date.now() };
+  const { world, fetcher, stop } = await scene(t, { clock, partitions: 1 });
+  world.waitMs = 60_000;
+  fetcher.start();
+  try {
+    await until('it is asked', () => world.fetches > 0);
+    assert.ok(world.timeoutMs > world.waitMs);
   } finally {
     await stop();
   }

@@ -3,7 +3,7 @@
 // leaves nobody at work behind an error.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { AtMost, forEachLimited, Loop } from '../../../src/link/signal.ts';
+import { AtMost, forEachLimited, Loop, Signal } from '../../../src/link/signal.ts';
 import { until } from '../../helpers/wait.ts';
 
 const foreverMs = 1_000_000;
@@ -118,4 +118,16 @@ test('no more than so many run at a time, the others in turn, also behind one th
     ['failed', 1, 2, 3],
   );
   assert.equal(await atMost.run(async () => 'free again'), 'free again');
+});
+
+test('a wait longer than timers can hold ended at once, as that for a heartbeat once a year', async () => {
+  const signal = new Signal();
+  let isOver = false;
+  const waited = signal.wait(365 * 86_400_000).then(() => {
+    isOver = true;
+  });
+  await new Signal().wait(10);
+  assert.equal(isOver, false);
+  signal.notify();
+  await waited;
 });
