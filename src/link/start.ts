@@ -13,12 +13,12 @@ import { Links } from './links.ts';
 import { MirrorCreator } from './mirror/create-mirror.ts';
 import { LogRemovals } from './mirror/log-removals.ts';
 import { MirrorTopics } from './mirror/mirror-topics.ts';
+import { PendingCreations } from './mirror/pending-creations.ts';
 import { ShellWatch } from './mirror/shell-watch.ts';
 import { TopicChanges } from './mirror/topic-changes.ts';
 import { MirrorCommands, newReceiptId } from './mirror-commands.ts';
 import { MirrorStatuses } from './mirror-statuses.ts';
 import type { LinkService } from './service.ts';
-import { forEachLimited, messageOf } from './signal.ts';
 import { StallWatch } from './stall-watch.ts';
 import { Detach } from './switch/detach.ts';
 import { Failover } from './switch/failover.ts';
@@ -27,9 +27,6 @@ import type { ReceiptParts } from './switch/receipt.ts';
 import { SourceFence } from './switch/source-fence.ts';
 import { SwitchedWatch } from './switch/switched-watch.ts';
 import { WriteGrants } from './switch/write-grants.ts';
-
-/** Creations that a crash has cut short, gone on with at once. */
-const creationsInFlight = 16;
 
 export interface StartLinksOptions extends Omit<LinkContext, 'limits' | 'ownTopicPrefix'> {
   readonly limits?: Partial<LinkLimits>;
@@ -86,6 +83,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
     makeTasks: (link) => new LinkTasks({ context, topics, link, changes, creator }),
   });
   const link = (name: string) => links.entry(name)?.runtime;
+  const creations = new PendingCreations({ context, creator, link });
   const receipts = receiptParts(clock, links);
   const common = { context, topics, changes, removals };
   const failover = new Failover({ ...common, link, receipts });
@@ -111,6 +109,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
   return {
     ...common,
     creator,
+    creations,
     links,
     failover,
     promotions,
@@ -126,7 +125,7 @@ function makeParts(context: LinkContext, options: StartLinksOptions) {
 export async function startLinks(options: StartLinksOptions): Promise<StartedLinks> {
   const context = contextOf(options);
   const parts = makeParts(context, options);
-  const { topics, changes, creator, links, failover, promotions, switched, detach } = parts;
+  const { topics, changes, creations, links, failover, promotions, switched, detach } = parts;
   const { fence, grants, removals } = parts;
   const takeUp = async (): Promise<void> => {
     await failover.undoInterrupted();
@@ -134,7 +133,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
     fence.lowerStale();
     grants.carryOut();
     await detach.resume();
-    await resumeCreations({ context, creator, links });
+    creations.takeUp();
     await removals.resume();
   };
   const onFailed = async (topic: string): Promise<void> => {
@@ -173,6 +172,7 @@ export async function startLinks(options: StartLinksOptions): Promise<StartedLin
       await fence.close();
       await grants.close();
       await links.close();
+      await creations.close();
       await switchedClosed;
       topics.close();
     },
@@ -187,28 +187,4 @@ function gateOf(links: Links<LinkTasks>): GroupGate {
     },
     isHeld: (group) => handovers().some((one) => one.isHeld(group)),
   };
-}
-
-async function resumeCreations(parts: {
-  context: LinkContext;
-  creator: MirrorCreator;
-  links: Links<LinkTasks>;
-}): Promise<void> {
-  const { context, creator, links } = parts;
-  const pending = [...context.state.view.topics.values()].filter(
-    ({ state }) => state === 'PENDING_MIRROR',
-  );
-  await forEachLimited(pending, creationsInFlight, async (record) => {
-    const link = links.entry(record.link)?.runtime;
-    if (link === undefined) return;
-    try {
-      await creator.resume(link, record.name);
-    } catch (error) {
-      context.events.warn(
-        'mirror_create_pending',
-        `Topic '${record.name}' cannot be created yet: ${messageOf(error)}`,
-        { topic: record.name, link: record.link },
-      );
-    }
-  });
 }

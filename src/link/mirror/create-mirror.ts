@@ -250,7 +250,7 @@ export class MirrorCreator {
     }
   }
 
-  /** To be committed at once. @throws LinkError LINK_NOT_FOUND when the link was deleted meanwhile */
+  /** To be committed at once. @throws LinkError LINK_NOT_FOUND when the link was deleted */
   #intent(wanted: Creation & LinkIdentity, plan: Plan): TopicRecord {
     const found = this.#context.state.view.links.get(wanted.link);
     if (found?.linkId !== wanted.linkId) {

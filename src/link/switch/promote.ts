@@ -366,10 +366,9 @@ export class Promotions {
     const message =
       `The switch of '${topic}'${more} was given up when its time was over; what confirms the ` +
       `ends has failed since: ${cause}`;
-    const [level, event] = isExpected
-      ? (['warn', 'promotion_switch_failed_late'] as const)
-      : (['error', 'promotion_fault'] as const);
-    this.#parts.context.events.emit(level, event, message, { topic });
+    const { events } = this.#parts.context;
+    if (isExpected) events.warn('promotion_switch_failed_late', message, { topic });
+    else events.error('promotion_fault', message, { topic });
   }
 
   /** The state may take its time to say whether it is done: nobody is held for that. */
