@@ -48,7 +48,7 @@ import { completeHints, fetchKey, refusal, setLeader } from './fetch-answers.ts'
 import type { GatewayServices, ResponsePatch } from './handler.ts';
 import { framed } from './messages.ts';
 import { advertiseNodes, type LeaderHint } from './node-endpoints.ts';
-import { noteHighWatermark } from './shell-facts.ts';
+import { noteBounds, type ShellBounds } from './shell-facts.ts';
 import { promotedStart } from './shell-starts.ts';
 import {
   isMirrored,
@@ -113,7 +113,7 @@ export function answerPlace(
       kind: 'shifted',
       shift: new PartitionShift(extent, {
         startOf: (nativeStart) => promotedStart(services, shell, place, nativeStart),
-        onHighWatermark: (highWatermark) => noteHighWatermark(services, shell, highWatermark),
+        onBounds: (bounds) => noteBounds(services, shell, bounds),
       }),
     };
   }
@@ -167,7 +167,7 @@ interface OffsetsAt {
 interface ShiftedBounds {
   /** The log start that the client is told. */
   startOf(nativeStart: NativeOffset): VirtualOffset;
-  onHighWatermark(highWatermark: bigint): void;
+  onBounds(bounds: ShellBounds): void;
 }
 
 /** Patches one partition's answer, whole or piece by piece as it comes. */
@@ -181,8 +181,10 @@ export class PartitionShift implements PartitionVisitor {
   }
 
   offsets(bytes: Buffer, at: OffsetsAt): void {
-    this.#bounds.onHighWatermark(this.#bound(bytes, at.highWatermarkAt));
-    this.#bound(bytes, at.lastStableOffsetAt);
+    this.#bounds.onBounds({
+      highWatermark: this.#bound(bytes, at.highWatermarkAt),
+      lastStableOffset: this.#bound(bytes, at.lastStableOffsetAt),
+    });
     if (at.logStartOffsetAt < 0) return;
     const nativeStart = nativeOffset(bytes.readBigInt64BE(at.logStartOffsetAt));
     if (nativeStart < 0n) return;

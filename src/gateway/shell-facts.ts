@@ -1,9 +1,9 @@
 // What brokers have said of the shells of promoted partitions, for answers out of their copies: the
-// high watermark that clients were last told, the leader epoch that was last confirmed, and where a
-// shell starts, as far as that puts an end to its copy (merged-view.ts). Owns what is known since
-// the start; refuses to know who asks, and who deletes copies. Invariants: the first two only rise,
-// and no high watermark lies below S; of starts only one beyond n is kept, and each later word of a
-// broker replaces it.
+// high watermark and last stable offset that clients were last told, the leader epoch that was last
+// confirmed, and where a shell starts, as far as that puts an end to its copy (merged-view.ts).
+// Owns what is known since the start; refuses to know who asks, and who deletes copies. Invariants:
+// all but starts only rise, and neither bound lies below S; of starts only one beyond n is kept,
+// and each later word of a broker replaces it.
 import { isCopyOutlived } from '../timeline/merged-view.ts';
 import type { NativeOffset } from '../timeline/offsets.ts';
 import type { NativeExtent } from '../timeline/timeline.ts';
@@ -17,9 +17,16 @@ export interface ShellPlace {
   readonly native: NativeExtent;
 }
 
+/** Virtual, or -1. */
+export interface ShellBounds {
+  readonly highWatermark: bigint;
+  readonly lastStableOffset: bigint;
+}
+
 interface Facts {
-  /** Virtual, or -1. */
+  /** Both virtual, or -1. */
   highWatermark: bigint;
+  lastStableOffset: bigint;
   /** Virtual, or -1. */
   leaderEpoch: number;
   /** Null while the copy counts. */
@@ -27,7 +34,12 @@ interface Facts {
 }
 
 const all = new WeakMap<GatewayServices, TopicFacts<Facts>>();
-const nothing: Readonly<Facts> = { highWatermark: -1n, leaderEpoch: -1, outlivedBy: null };
+const nothing: Readonly<Facts> = {
+  highWatermark: -1n,
+  lastStableOffset: -1n,
+  leaderEpoch: -1,
+  outlivedBy: null,
+};
 
 function factsOf(services: GatewayServices, { topicId, partition }: ShellPlace): Readonly<Facts> {
   if (topicId === null) return nothing;
@@ -44,14 +56,14 @@ function note(services: GatewayServices, place: ShellPlace, facts: Partial<Facts
   else known.set(services.directory, { topicId, partition }, { ...nothing, ...facts });
 }
 
-export function noteHighWatermark(
+export function noteBounds(
   services: GatewayServices,
   place: ShellPlace,
-  highWatermark: bigint,
+  { highWatermark, lastStableOffset }: ShellBounds,
 ): void {
-  if (highWatermark > factsOf(services, place).highWatermark) {
-    note(services, place, { highWatermark });
-  }
+  const known = factsOf(services, place);
+  if (highWatermark > known.highWatermark) note(services, place, { highWatermark });
+  if (lastStableOffset > known.lastStableOffset) note(services, place, { lastStableOffset });
 }
 
 export function hasHighWatermark(services: GatewayServices, place: ShellPlace): boolean {
@@ -59,11 +71,18 @@ export function hasHighWatermark(services: GatewayServices, place: ShellPlace): 
 }
 
 /** Never below S (splice-facts, "Bytes"). */
-export function knownHighWatermark(services: GatewayServices, place: ShellPlace): bigint {
-  const { highWatermark } = factsOf(services, place);
+export function knownBounds(services: GatewayServices, place: ShellPlace): ShellBounds {
+  const { highWatermark, lastStableOffset } = factsOf(services, place);
   const { start } = place.native;
-  const isBehind = highWatermark < start;
-  return isBehind ? start : highWatermark;
+  return {
+    highWatermark: notBelow(start, highWatermark),
+    lastStableOffset: notBelow(start, lastStableOffset),
+  };
+}
+
+function notBelow(start: bigint, bound: bigint): bigint {
+  const isBehind = bound < start;
+  return isBehind ? start : bound;
 }
 
 /** A leader epoch that the broker took as the partition's own. */

@@ -48,7 +48,7 @@ import { partitionToNative, type Replaced } from './fetch-shift.ts';
 import type { GatewayServices, SessionView } from './handler.ts';
 import { responseTo } from './messages.ts';
 import { answerBytesMax, type Divergence, divergingAt, leadersOf } from './mirror-fetch.ts';
-import { confirmedEpoch, knownHighWatermark, outlivedBy, type ShellPlace } from './shell-facts.ts';
+import { confirmedEpoch, knownBounds, outlivedBy, type ShellPlace } from './shell-facts.ts';
 import { askShells, type CopyAsked, fetchShells } from './shell-fetch.ts';
 import { ThrottledSession } from './throttled-session.ts';
 import type { PartitionView, TopicView } from './topic-directory.ts';
@@ -329,10 +329,7 @@ async function readCopy(
     if (answer.isExhausted) return 'exhausted';
     data = fromExtent(index, answer);
   }
-  if (data.errorCode === ErrorCode.NONE) {
-    data.highWatermark = knownHighWatermark(services, shell);
-    data.lastStableOffset = shell.native.start;
-  }
+  if (data.errorCode === ErrorCode.NONE) Object.assign(data, knownBounds(services, shell));
   return data;
 }
 

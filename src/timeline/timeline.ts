@@ -110,13 +110,18 @@ export function toVirtualOffset(extent: NativeExtent, native: NativeOffset): Vir
   return virtualOffset(native < 0n ? native : native + extent.offsetShift);
 }
 
+/** The largest that Kafka can write: what clients may name is as good as beyond it. */
+const offsetMax = 0x7fff_ffff_ffff_ffffn;
+const epochMax = 0x7fff_ffff;
+
 /** @throws TimelineError outside the extent: below it a shift could even turn into a sentinel */
 export function toNativeOffset(extent: NativeExtent, virtual: VirtualOffset): NativeOffset {
   const isBeyond = virtual < extent.start || (extent.end !== null && virtual > extent.end);
   if (virtual >= 0n && isBeyond) {
     throw new TimelineError(`offset ${virtual} is not in [${extent.start}..${extent.end ?? ''})`);
   }
-  return nativeOffset(virtual < 0n ? virtual : virtual - extent.offsetShift);
+  const native = virtual < 0n ? virtual : virtual - extent.offsetShift;
+  return nativeOffset(native > offsetMax ? offsetMax : native);
 }
 
 /**
@@ -133,7 +138,7 @@ export function toVirtualEpoch(extent: NativeExtent, native: NativeEpoch): Virtu
 }
 
 export function toNativeEpoch(extent: NativeExtent, virtual: VirtualEpoch): NativeEpoch {
-  return (virtual < 0 ? virtual : virtual - extent.epochShift) as NativeEpoch;
+  return Math.min(epochMax, virtual < 0 ? virtual : virtual - extent.epochShift) as NativeEpoch;
 }
 
 /** What becomes of a request's CurrentLeaderEpoch: `fenced` is answered 74 by us (rule 2). */

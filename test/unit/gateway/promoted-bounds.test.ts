@@ -3,6 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createLeaderIdAndEpoch } from '../../../protocol/generated/fetch-response.ts';
 import { ErrorCode } from '../../../protocol/index.ts';
+import {
+  nativeEpoch,
+  nativeOffset,
+  virtualEpoch,
+  virtualOffset,
+} from '../../../src/timeline/offsets.ts';
+import { newMirror, splice } from '../../../src/timeline/timeline.ts';
 import { type Ask, answered } from './fetch-fixtures.ts';
 import { batch, MemoryMirrorLog } from './memory-mirror-log.ts';
 import {
@@ -27,6 +34,43 @@ test('a copy was read on when records after it were deleted, up to a hole', asyn
   assert.equal(await startTold(8n), 0n, 'as a leader says that has not heard of it');
   const again = answered((await fetch(session, [{ fetchOffset: 60n }])).response);
   assert.equal(again.errorCode, ErrorCode.NONE);
+});
+
+test('below S read_committed consumers were told no lag: the last stable offset was S', async () => {
+  const session = virtualBroker();
+  const told = async (fetchOffset: bigint) => {
+    const fields = { isolationLevel: 1 };
+    const data = answered((await fetch(session, [{ fetchOffset }], fields)).response);
+    return [data.highWatermark, data.lastStableOffset];
+  };
+  assert.deepEqual(await told(60n), [122n, 120n], 'asked for once');
+  shell(session, { highWatermark: 40n, lastStableOffset: 31n });
+  await told(103n);
+  assert.deepEqual(await told(60n), [132n, 123n]);
+  shell(session, { errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER });
+  await told(103n);
+  assert.deepEqual(await told(60n), [132n, 123n], 'R8: neither goes back');
+});
+
+test('the largest offset or epoch ended the connection where the shell was ahead', async () => {
+  const timeline = splice(newMirror(virtualOffset(0n)), {
+    virtualEnd: virtualOffset(0n),
+    nativeEnd: nativeOffset(5n),
+    nativeEpoch: nativeEpoch(9),
+    lastVirtualEpoch: virtualEpoch(-1),
+  });
+  const session = virtualBroker();
+  session.directory.put({ name: 'orders', mode: 'promoted', log: null, timeline });
+  const largestOffset = 2n ** 63n - 1n;
+  const largestEpoch = 2 ** 31 - 1;
+  const partition = {
+    fetchOffset: largestOffset,
+    currentLeaderEpoch: largestEpoch,
+    lastFetchedEpoch: largestEpoch,
+  };
+  await fetch(session, [partition]);
+  const { fetchOffset, currentLeaderEpoch, lastFetchedEpoch } = asked(session);
+  assert.deepEqual({ fetchOffset, currentLeaderEpoch, lastFetchedEpoch }, partition);
 });
 
 /** Where the answer says that the histories part, as [epoch, end]. */

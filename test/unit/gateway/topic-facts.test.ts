@@ -4,11 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AdvertisedEpochs } from '../../../src/gateway/advertised-epochs.ts';
-import {
-  hasHighWatermark,
-  noteHighWatermark,
-  type ShellPlace,
-} from '../../../src/gateway/shell-facts.ts';
+import { hasHighWatermark, noteBounds, type ShellPlace } from '../../../src/gateway/shell-facts.ts';
 import { openNativeExtent } from '../../../src/gateway/topic-standing.ts';
 import { FakeSession, promotedAt100 } from './read-fixtures.ts';
 
@@ -57,10 +53,12 @@ function shellOf(session: FakeSession, topicId: string): ShellPlace {
   return { topicId, partition: 0, native };
 }
 
+const bounds = { highWatermark: 130n, lastStableOffset: 120n };
+
 test('what brokers said of the shells of deleted topics was kept for ever', () => {
   const { session, churn } = sessionWith(() => false);
   const { services } = session;
-  churn((topicId) => noteHighWatermark(services, shellOf(session, topicId), 130n));
+  churn((topicId) => noteBounds(services, shellOf(session, topicId), bounds));
   const left = countOf((topicId) => hasHighWatermark(services, shellOf(session, topicId)));
   assert.ok(left <= keptMost, `${left} of ${churned} deleted topics are still known`);
 });
@@ -76,7 +74,7 @@ test('the epochs advertised of deleted topics were kept for ever', () => {
 test('nothing is forgotten of topics that are there, however many were deleted', () => {
   const { session, churn } = sessionWith((index) => index % 2 === 0);
   const { services } = session;
-  churn((topicId) => noteHighWatermark(services, shellOf(session, topicId), 130n));
+  churn((topicId) => noteBounds(services, shellOf(session, topicId), bounds));
   for (let index = 0; index < churned; index += 2) {
     assert.ok(hasHighWatermark(services, shellOf(session, idOf(index))), idOf(index));
   }
