@@ -21,7 +21,8 @@ import {
 } from './topic-standing.ts';
 
 export type Place =
-  | { readonly kind: 'error'; readonly errorCode: number }
+  /** `isOfRights`: the client may not ask at all, whatever is wrong with its question. */
+  | { readonly kind: 'error'; readonly errorCode: number; readonly isOfRights: boolean }
   /** The broker's alone. */
   | { readonly kind: 'ordinary' }
   | { readonly kind: 'mirror'; readonly topic: string; readonly log: MirrorLog }
@@ -64,7 +65,7 @@ export async function findPlaces(
     const standing = standings.get(topic);
     if (standing === undefined || standing.kind === 'unsettled') return notLeader;
     const verdict = verdicts.get(topic) ?? ErrorCode.NONE;
-    if (verdict !== ErrorCode.NONE) return { kind: 'error', errorCode: verdict };
+    if (verdict !== ErrorCode.NONE) return { kind: 'error', errorCode: verdict, isOfRights: true };
     if (standing.kind === 'ordinary') return isLink ? notLeader : { kind: 'ordinary' };
     // Followers are asked too, of what they need not lead for.
     const isOwn = isLink || (options.mirrorsEverywhere === true && isMirrored(standing.view));
@@ -74,18 +75,21 @@ export async function findPlaces(
 
 type Known = Extract<TopicStanding, { kind: 'known' }>;
 
-const notLeader: Place = { kind: 'error', errorCode: ErrorCode.NOT_LEADER_OR_FOLLOWER };
+function failed(errorCode: number): Place {
+  return { kind: 'error', errorCode, isOfRights: false };
+}
+
+const notLeader = failed(ErrorCode.NOT_LEADER_OR_FOLLOWER);
 
 function mirrorPlace({ view }: Known, asked: PartitionAsked): Place {
   if (!isMirrored(view)) return notLeader;
   const place = view.partition(asked.partition);
-  if (place === undefined)
-    return { kind: 'error', errorCode: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION };
+  if (place === undefined) return failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION);
   const current = mirrorLeaderEpoch(view, asked.partition);
   const errorCode = epochError(asked.currentLeaderEpoch, current);
-  if (errorCode !== ErrorCode.NONE) return { kind: 'error', errorCode };
+  if (errorCode !== ErrorCode.NONE) return failed(errorCode);
   if (place.isTruncating === true) return notLeader;
-  if (place.log === null) return { kind: 'error', errorCode: ErrorCode.KAFKA_STORAGE_ERROR };
+  if (place.log === null) return failed(ErrorCode.KAFKA_STORAGE_ERROR);
   return { kind: 'mirror', topic: view.name, log: place.log };
 }
 
@@ -98,7 +102,7 @@ function promotedPlace({ view: topic }: Known, asked: PartitionAsked): Place {
   if (native === undefined) return notLeader;
   const epoch = virtualEpoch(asked.currentLeaderEpoch);
   if (currentLeaderEpochToNative(native, epoch) === 'fenced') {
-    return { kind: 'error', errorCode: ErrorCode.FENCED_LEADER_EPOCH };
+    return failed(ErrorCode.FENCED_LEADER_EPOCH);
   }
   return { kind: 'promoted', topic: topic.name, topicId: topic.topicId, view, native };
 }
@@ -106,7 +110,9 @@ function promotedPlace({ view: topic }: Known, asked: PartitionAsked): Place {
 /** Answered here, or asked of the broker with what becomes of its answer. */
 export type Resolution<Ask, Answer> =
   | { readonly kind: 'done'; readonly answer: Answer }
-  | { readonly kind: 'ask'; readonly ask: Ask; readonly finish: (answer: Answer) => Answer };
+  | { readonly kind: 'ask'; readonly ask: Ask; readonly finish: (answer: Answer) => Answer }
+  /** Named before, and answered there. */
+  | { readonly kind: 'leftOut' };
 
 export interface TopicOf<Partition> {
   readonly name: string;
@@ -122,6 +128,10 @@ export interface Resolver<Ask, Answer> {
   refuse(partition: number, errorCode: number): Answer;
 }
 
+/**
+ * A partition that is named twice is asked of the broker twice: its answers come in the order of
+ * the questions, or it gives one for all of them.
+ */
 export async function resolveAll<Ask, Answer>(
   topics: readonly TopicOf<Ask>[],
   resolver: Resolver<Ask, Answer>,
@@ -138,19 +148,28 @@ export async function resolveAll<Ask, Answer>(
       partitions: partitions.flatMap((one) => (one.kind === 'ask' ? [one.ask] : [])),
     }))
     .filter(({ partitions }) => partitions.length > 0);
-  const answers = new Map<string, Answer>();
+  const answers = new Map<string, Answer[]>();
   for (const { name, partitions } of open.length > 0 ? await resolver.askBroker(open) : []) {
-    for (const answer of partitions)
-      answers.set(partitionKey(name, resolver.indexOf(answer)), answer);
+    for (const answer of partitions) {
+      const key = partitionKey(name, resolver.indexOf(answer));
+      const sameKey = answers.get(key);
+      if (sameKey === undefined) answers.set(key, [answer]);
+      else sameKey.push(answer);
+    }
   }
+  const toldOf = new Map<string, number>();
   return resolved.map(({ name, partitions }) => ({
     name,
-    partitions: partitions.map((one) => {
-      if (one.kind === 'done') return one.answer;
+    partitions: partitions.flatMap((one): Answer[] => {
+      if (one.kind === 'leftOut') return [];
+      if (one.kind === 'done') return [one.answer];
       const index = resolver.indexOf(one.ask);
-      const answer = answers.get(partitionKey(name, index));
-      if (answer === undefined) return resolver.refuse(index, ErrorCode.UNKNOWN_SERVER_ERROR);
-      return one.finish(answer);
+      const key = partitionKey(name, index);
+      const told = toldOf.get(key) ?? 0;
+      toldOf.set(key, told + 1);
+      const answer = answers.get(key)?.[told];
+      if (answer !== undefined) return [one.finish(answer)];
+      return told > 0 ? [] : [resolver.refuse(index, ErrorCode.UNKNOWN_SERVER_ERROR)];
     }),
   }));
 }

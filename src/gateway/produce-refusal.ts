@@ -82,13 +82,13 @@ export async function refuseProduce(
     version >= hintsFrom && elsewhere.length > 0 ? await hintsFor(session, elsewhere) : noHints;
   if (mayWait && refused.some(({ verdict }) => verdict.kind === 'wait')) await holdBack(session);
   const leaders: number[] = [];
-  const responses = refused.map(({ topic, verdict }) => {
+  const responses = onceEach(refused).map(({ topic, verdict, indexes }) => {
     const refusal = refusalOf(verdict, readOnly);
     const known = verdict.kind === 'elsewhere' ? hints.get(verdict.name ?? '') : undefined;
     return createTopicProduceResponse({
       name: topic.name,
       topicId: topic.topicId,
-      partitionResponses: topic.partitionData.map(({ index }) => {
+      partitionResponses: [...indexes].map((index) => {
         const hint = known?.get(index);
         if (hint) leaders.push(hint.leaderId);
         return errorAnswer(index, refusal, hint);
@@ -99,6 +99,23 @@ export async function refuseProduce(
     createNodeEndpoint({ ...endpoint }),
   );
   return { responses, nodeEndpoints };
+}
+
+interface RefusedOnce extends RefusedTopic {
+  readonly indexes: Set<number>;
+}
+
+/** As at a broker: a partition that is named more than once has one answer. */
+function onceEach(refused: readonly RefusedTopic[]): readonly RefusedOnce[] {
+  const topics = new Map<string, RefusedOnce>();
+  for (const one of refused) {
+    const { name, topicId, partitionData } = one.topic;
+    const key = `${topicId}/${name}`;
+    const once = topics.get(key) ?? { ...one, indexes: new Set() };
+    topics.set(key, once);
+    for (const { index } of partitionData) once.indexes.add(index);
+  }
+  return [...topics.values()];
 }
 
 const noHints: LeaderHints = new Map();

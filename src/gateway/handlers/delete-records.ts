@@ -8,6 +8,8 @@
 //  * Promoted, from the splice on: the shell's records go at the shifted offset and, once the
 //    destination has done that, the copy goes whole. -1 (all there is) stays -1. The low watermark
 //    comes back shifted.
+// As at a broker, a partition that is named more than once has one result, and its last offset
+// counts.
 import {
   createDeleteRecordsTopic,
   type DeleteRecordsPartition,
@@ -27,8 +29,8 @@ import { ErrorCode } from '../../../protocol/index.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { partitionKey } from '../../cluster/partition-key.ts';
 import { isCopyOutlived } from '../../timeline/merged-view.ts';
-import { type NativeOffset, nativeOffset } from '../../timeline/offsets.ts';
-import type { NativeExtent } from '../../timeline/timeline.ts';
+import { type NativeOffset, nativeOffset, virtualOffset } from '../../timeline/offsets.ts';
+import { type NativeExtent, toNativeOffset } from '../../timeline/timeline.ts';
 import { AclOperation, authorize } from '../authorizer.ts';
 import type { Handler, SessionView } from '../handler.ts';
 import { decodeBody, requestWith, responseTo, rewriting } from '../messages.ts';
@@ -43,6 +45,9 @@ type Verdict =
   /** Forwarded at this (native) offset. */
   | { readonly offset: bigint };
 
+/** By topic and by partition. */
+type RefusedPartitions = Map<string, Map<number, DeleteRecordsPartitionResult>>;
+
 /** Below it a broker deletes nothing; it refuses that as it refuses anything else. */
 const nothing = 0n;
 
@@ -50,7 +55,7 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
   return (context) => {
     const { session } = context;
     const request = decodeBody(context, deleteRecordsRequestCodec);
-    const refused = new Map<string, DeleteRecordsPartitionResult[]>();
+    const refused: RefusedPartitions = new Map();
     const offsets = new Map<string, bigint>();
     const topics: DeleteRecordsTopic[] = [];
     let isChanged = false;
@@ -63,7 +68,9 @@ export function createDeleteRecordsHandler(ownTopics: OwnTopics): Handler {
           isChanged ||= verdict.offset !== partition.offset;
           offsets.set(partitionKey(name, partition.partitionIndex), partition.offset);
         } else {
-          refused.set(name, [...(refused.get(name) ?? []), refusal(partition, verdict.errorCode)]);
+          const results = refused.get(name) ?? new Map<number, DeleteRecordsPartitionResult>();
+          refused.set(name, results);
+          results.set(partition.partitionIndex, refusal(partition, verdict.errorCode));
         }
       }
       if (kept.length > 0) topics.push(createDeleteRecordsTopic({ name, partitions: kept }));
@@ -107,7 +114,8 @@ function judge(
   const view = standing.kind === 'known' ? standing.view : undefined;
   const extent = openNativeExtent(view?.partition(partitionIndex));
   if (extent === undefined || offset < 0n) return { offset };
-  return { offset: offset < extent.start ? nothing : offset - extent.offsetShift };
+  const isInCopy = offset < extent.start;
+  return { offset: isInCopy ? nothing : toNativeOffset(extent, virtualOffset(offset)) };
 }
 
 function refusal(
@@ -173,21 +181,19 @@ async function cutCopy({ view, native, nativeStart, offset }: Cut): Promise<void
 async function addRefused(
   client: SessionView,
   response: DeleteRecordsResponse,
-  refused: ReadonlyMap<string, readonly DeleteRecordsPartitionResult[]>,
+  refused: RefusedPartitions,
 ): Promise<void> {
   const session = new ThrottledSession(client);
   const verdicts = await authorize(session, refused.keys(), AclOperation.DELETE);
   session.tell(response);
-  for (const [name, partitions] of refused) {
+  const answered = new Map(response.topics.map((topic) => [topic.name, topic]));
+  for (const [name, results] of refused) {
     const verdict = verdicts.get(name);
-    if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) {
-      for (const result of partitions) result.errorCode = verdict;
-    }
-    const topic = response.topics.find((candidate) => candidate.name === name);
-    if (topic) topic.partitions.push(...partitions);
-    else {
-      const result = createDeleteRecordsTopicResult({ name, partitions: [...partitions] });
-      response.topics.push(result);
+    const topic = answered.get(name) ?? createDeleteRecordsTopicResult({ name });
+    if (!answered.has(name)) response.topics.push(topic);
+    for (const result of results.values()) {
+      if (verdict === ErrorCode.TOPIC_AUTHORIZATION_FAILED) result.errorCode = verdict;
+      topic.partitions.push(result);
     }
   }
 }

@@ -1,7 +1,8 @@
 // ListOffsets: by sentinel or by time. The link node answers for mirrors out of the mirror log; a
 // virtual broker for promoted partitions out of copy and shell as one log (rule 5). Refuses to know
 // byte positions. Invariants: READ_COMMITTED never sees beyond the last stable offset; what a copy
-// should hold and cannot read is 56, not the shell's offset in its place (R19).
+// should hold and cannot read is 56, not the shell's offset in its place (R19). As at a broker, a
+// partition that is named more than once is answered once, with 42, and nothing of it is looked up.
 import {
   createListOffsetsRequest,
   createListOffsetsTopic,
@@ -82,7 +83,8 @@ async function answerListOffsets(
   const { header } = context;
   const session = new ThrottledSession(context.session);
   const placeOf = await findPlaces(session, names, AclOperation.DESCRIBE);
-  const starts = await askShellStarts(session, copiesIn(request, placeOf));
+  const repeated = repeatedIn(request);
+  const starts = await askShellStarts(session, copiesIn(request, placeOf, repeated));
   const hidden: Hidden[] = [];
   const askBroker = async (open: readonly TopicOf<ListOffsetsPartition>[]) => {
     const asked = createListOffsetsRequest({
@@ -96,25 +98,45 @@ async function answerListOffsets(
   };
   const topics = await resolveAll(request.topics, {
     indexOf: ({ partitionIndex }: ListOffsetsPartition | Answer) => partitionIndex,
-    resolve: (topic, ask) => resolve(context, request, { topic, ask, placeOf, starts, hidden }),
+    resolve: (topic, ask) =>
+      resolve(context, request, { topic, ask, placeOf, repeated, starts, hidden }),
     askBroker,
     refuse,
   });
   await withoutMarkers(hidden, askBroker);
   const response = createListOffsetsResponse({
-    topics: topics.map(({ name, partitions }) =>
-      createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
-    ),
+    topics: topics
+      .filter(({ partitions }) => partitions.length > 0)
+      .map(({ name, partitions }) =>
+        createListOffsetsTopicResponse({ name, partitions: [...partitions] }),
+      ),
   });
   session.tell(response);
   return responseTo(header, listOffsetsResponseCodec, response);
 }
 
+/** Where it is named first, for each partition that is named more than once. */
+type Repeated = ReadonlyMap<string, ListOffsetsPartition>;
+
+function repeatedIn(request: ListOffsetsRequest): Repeated {
+  const first = new Map<string, ListOffsetsPartition>();
+  const repeated = new Map<string, ListOffsetsPartition>();
+  for (const { name, partitions } of request.topics) {
+    for (const partition of partitions) {
+      const key = partitionKey(name, partition.partitionIndex);
+      const before = first.get(key);
+      if (before === undefined) first.set(key, partition);
+      else repeated.set(key, before);
+    }
+  }
+  return repeated;
+}
+
 /** What a copy may have to say, if it still counts. */
-function copiesIn(request: ListOffsetsRequest, placeOf: PlaceOf): StartAsked[] {
+function copiesIn(request: ListOffsetsRequest, placeOf: PlaceOf, repeated: Repeated): StartAsked[] {
   return request.topics.flatMap(({ name, partitions }) =>
     partitions.flatMap(({ partitionIndex: partition, currentLeaderEpoch, timestamp }) => {
-      if (!mayBeInCopy(timestamp)) return [];
+      if (!mayBeInCopy(timestamp) || repeated.has(partitionKey(name, partition))) return [];
       const place = placeOf(name, { partition, currentLeaderEpoch });
       if (place.kind !== 'promoted' || !hasCopy(place.view, place.native)) return [];
       const { topic, topicId, native } = place;
@@ -182,6 +204,7 @@ interface Asked {
   readonly topic: string;
   readonly ask: ListOffsetsPartition;
   readonly placeOf: PlaceOf;
+  readonly repeated: Repeated;
   readonly starts: ReadonlyMap<string, ToldStart>;
   readonly hidden: Hidden[];
 }
@@ -189,15 +212,23 @@ interface Asked {
 async function resolve(
   { session, header }: RequestContext,
   request: ListOffsetsRequest,
-  { topic, ask, placeOf, starts, hidden }: Asked,
+  { topic, ask, placeOf, repeated, starts, hidden }: Asked,
 ): Promise<Outcome> {
   const { partitionIndex: partition, currentLeaderEpoch } = ask;
   const place = placeOf(topic, { partition, currentLeaderEpoch });
-  if (place.kind === 'error') return { kind: 'done', answer: refuse(partition, place.errorCode) };
   if (place.kind === 'ordinary') return { kind: 'ask', ask, finish: (answer) => answer };
-  if (!isKnown(ask.timestamp, header.apiVersion)) {
-    return { kind: 'done', answer: refuse(partition, ErrorCode.UNSUPPORTED_VERSION) };
+  const refused = (errorCode: number): Outcome => ({
+    kind: 'done',
+    answer: refuse(partition, errorCode),
+  });
+  // Who may not ask hears that as often as it asks.
+  if (place.kind === 'error' && place.isOfRights) return refused(place.errorCode);
+  const first = repeated.get(partitionKey(topic, partition));
+  if (first !== undefined) {
+    return first === ask ? refused(ErrorCode.INVALID_REQUEST) : { kind: 'leftOut' };
   }
+  if (!isKnown(ask.timestamp, header.apiVersion)) return refused(ErrorCode.UNSUPPORTED_VERSION);
+  if (place.kind === 'error') return refused(place.errorCode);
   const look: LookUp = {
     topic,
     ask,
@@ -211,8 +242,7 @@ async function resolve(
     return place.kind === 'mirror' ? await inMirror(place.log, look) : await inBoth(place, look);
   } catch (error) {
     if (log === null) throw error;
-    const errorCode = storageErrorCode(session.services, { topic, partition, log }, error);
-    return { kind: 'done', answer: refuse(partition, errorCode) };
+    return refused(storageErrorCode(session.services, { topic, partition, log }, error));
   }
 }
 

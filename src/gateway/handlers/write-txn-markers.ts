@@ -93,13 +93,19 @@ async function addRefused(
 ): Promise<void> {
   const names = refused.flatMap(({ topics }) => topics.map(({ name }) => name));
   const verdicts = await authorize(session, names, AclOperation.WRITE);
-  for (const { producerId, topics } of refused) {
+  const results = new Map(response.markers.map((marker) => [marker.producerId, marker]));
+  for (const result of refused) {
+    const { producerId, topics } = result;
     for (const { name, partitions } of topics) {
       if (verdicts.get(name) !== ErrorCode.TOPIC_AUTHORIZATION_FAILED) continue;
       for (const one of partitions) one.errorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED;
     }
-    const answered = response.markers.find((marker) => marker.producerId === producerId);
-    if (answered) answered.topics.push(...topics);
-    else response.markers.push(createWritableTxnMarkerResult({ producerId, topics }));
+    const answered = results.get(producerId);
+    if (answered === undefined) {
+      results.set(producerId, result);
+      response.markers.push(result);
+    } else {
+      for (const topic of topics) answered.topics.push(topic);
+    }
   }
 }

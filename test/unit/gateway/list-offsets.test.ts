@@ -120,6 +120,18 @@ test('sentinels that a version does not have are refused, as by a broker', async
   }
 });
 
+test('a sentinel that nobody has was an affair of leaders and epochs first', async () => {
+  const asks: readonly Ask[] = [{ epoch: 1 }, { epoch: 3 }, { partition: 9 }, { name: 'plain' }];
+  for (const one of asks) {
+    const session = linkNode();
+    session.broker.operations.set('plain', DESCRIBE);
+    assert.equal(summary(await ask(session, -7n, one)), ErrorCode.UNSUPPORTED_VERSION);
+  }
+  const denied = linkNode();
+  denied.broker.operations.set('orders', READ);
+  assert.equal(summary(await ask(denied, -7n)), ErrorCode.TOPIC_AUTHORIZATION_FAILED);
+});
+
 test('the earliest offset comes with the epoch that the log begins in', async () => {
   const log = new MemoryMirrorLog(
     5n,
