@@ -87,6 +87,8 @@ export async function lockDirectory(
   const startTime = (await disk.process.startTime(pid)) ?? 'unknown';
   const here = { pid, startTime, ...(await disk.directoryIdentity(directory)) };
   const content = JSON.stringify(here);
+  // Of a process that had our pid and was killed while it locked: it may be the lock's other name.
+  await disk.remove(own);
   await writeAside(disk, own, Buffer.from(content, 'utf8'));
   try {
     for (let attempt = 0; attempt < attemptsMax; attempt++) {

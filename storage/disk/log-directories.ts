@@ -12,7 +12,7 @@
 
 import { StorageError } from '../errors.ts';
 import type { LogId } from '../mirror-log.ts';
-import { type Disk, DiskError, joinPath } from './device.ts';
+import { type Disk, DiskError, joinPath, parentPath } from './device.ts';
 import { storageError } from './failures.ts';
 import type { FileTable } from './file-table.ts';
 import { createLogFiles, type NewLog } from './recovery.ts';
@@ -64,6 +64,9 @@ export class LogDirectories {
   async settle(): Promise<void> {
     const disk = this.#disk;
     await disk.makeDirectory(this.root);
+    // What a killed process has created and renamed counts from now on, so it has to stay.
+    await disk.syncDirectory(parentPath(this.root));
+    await disk.syncDirectory(this.root);
     const found: Parsed[] = [];
     for (const directoryName of await disk.list(this.root)) {
       const isLeft =
@@ -79,8 +82,10 @@ export class LogDirectories {
       if (generation > this.#current(name)) this.#generations.set(name, generation);
     }
     for (const { name, generation } of found) {
-      // One that was being built, or one that was built anew.
-      if (generation !== this.#current(name)) await this.#remove(this.#path(name, generation));
+      if (generation === this.#current(name)) continue;
+      // One that was being built, or one that was built anew: then the mark must not come back.
+      await disk.syncDirectory(this.pathOf(name));
+      await this.#remove(this.#path(name, generation));
     }
   }
 

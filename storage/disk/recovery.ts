@@ -369,7 +369,6 @@ class Recovery {
     const { disk, directory, files, id, onReport } = this.#options;
     const adopted = state.segments.filter((segment) => reachesBeyond(segment, promised));
     for (const segment of adopted) await files.use(segment.path, (file) => file.sync());
-    if (adopted.length > 0) await disk.syncDirectory(directory);
     state.durable = state.endPoint;
     state.epochs.trimHead(state.logStart);
     state.epochs.restoreHead(state.headEpoch, state.logStart);
@@ -377,6 +376,8 @@ class Recovery {
     state.active.noteStart(state.logStart);
     const { segment, position } = state.durable;
     const grown = segment !== promised.segment || position !== promised.position;
+    // Of a segment that a killed process had begun there may be nothing yet but the name.
+    if (grown) await disk.syncDirectory(directory);
     const changed = grown || this.#doubts.length > 0;
     if (changed) await checkpoint.write(state.checkpoint(), { sync: true });
     state.advance();

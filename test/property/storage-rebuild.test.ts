@@ -27,7 +27,9 @@ import {
   compareEachStep,
   cutPowerAnywhere,
   cutPowerAtEachStep,
+  diskAfter,
   type ModelRun,
+  type Stops,
 } from './power-cuts.ts';
 
 type Step =
@@ -225,15 +227,15 @@ class Run implements ModelRun<Step> {
     this.rebuild = null;
   }
 
-  /** After a power cut: the old copy or the new one, whole, and nothing else on the disk. */
-  async recover(againAfter: readonly number[]): Promise<void> {
+  /** The old copy or the new one, whole, and nothing else on the disk. */
+  async recover([first, ...others]: Stops): Promise<void> {
     const { model } = this;
     const { durableEnd } = this.log;
-    let disk = this.opened.disk.powerCut();
-    for (const steps of againAfter) {
-      disk.crashAfter(steps);
+    let disk = diskAfter(this.opened.disk, first);
+    for (const stop of others) {
+      disk.crashAfter(stop.afterSteps);
       await this.reopen(disk).catch((error: unknown) => assert.match(String(error), /crash/i));
-      disk = disk.powerCut();
+      disk = diskAfter(disk, stop);
     }
     await this.reopen(disk);
     const { log } = this;

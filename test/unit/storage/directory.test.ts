@@ -175,6 +175,35 @@ test('a created log survives a power cut, an unfinished creation leaves nothing'
   }
 });
 
+test('R11: a log whose creator was killed half way was gone after a power cut', async () => {
+  const random = seededRandom(78);
+  for (let run = 0; run < 10; run++) {
+    for (let steps = 0; ; steps++) {
+      const before = await openTestStorage({ disk: new SimulatedDisk(random) });
+      before.disk.crashAfter(steps);
+      await before.storage.create(logId, 5n).catch((error) => assert.match(String(error), /crash/));
+      const { hasCrashed } = before.disk;
+      const killed = await openTestStorage({ disk: before.disk.processKill() });
+      await appendDurably(await killed.storage.create(logId, 5n), dataBatch(5n));
+      const { log } = await reopenLog(killed, { powerCut: true });
+      assert.equal(log.end, 6n);
+      if (!hasCrashed) break;
+    }
+  }
+});
+
+test('a process with the pid of one that was killed while it locked was refused', async () => {
+  for (let steps = 0; ; steps++) {
+    const disk = new SimulatedDisk(seededRandom(1));
+    disk.crashAfter(steps);
+    await openTestStorage({ disk }).catch((error) => assert.match(String(error), /crash/));
+    const { hasCrashed } = disk;
+    const { storage } = await openTestStorage({ disk: disk.processKill() });
+    assert.equal(storage.refusal, null);
+    if (!hasCrashed) break;
+  }
+});
+
 test('delete removes a log, is idempotent, and ends its use', async () => {
   const { storage, log, disk } = await createTestLog();
   await appendDurably(log, dataBatch(0n));

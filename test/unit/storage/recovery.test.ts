@@ -89,6 +89,19 @@ test('what a killed process had appended is adopted, and durable from then on', 
   }
 });
 
+test('R11: a segment that a killed process had only named was missing after a power cut', async () => {
+  const random = seededRandom(5);
+  for (let run = 0; run < 10; run++) {
+    const before = await createTestLog({ ...small, disk: new SimulatedDisk(random) });
+    await appendDurably(before.log, batchAt(0), batchAt(1));
+    before.disk.crashAfter(1);
+    await assert.rejects(before.log.append(batchAt(2)), /crash/);
+    const killed = await reopenLog(before, small);
+    const { log } = await reopenLog(killed, { ...small, powerCut: true });
+    assert.equal(log.end, 2n);
+  }
+});
+
 test('R19: a log that ends below its durable end is CORRUPT, never shorter', async () => {
   const whole = 2 * batchAt(0).length;
   for (const [base, keptBytes] of [

@@ -119,6 +119,8 @@ export class SimulatedDisk implements Disk {
   #root: DirectoryNode;
   #crashAfter = Number.POSITIVE_INFINITY;
   #crashed = false;
+  /** The file whose last change a crash may have left half done. */
+  #cutShort: FileNode | null = null;
   readonly #random: () => number;
 
   constructor(random: () => number, root: DirectoryNode = new DirectoryNode(1)) {
@@ -148,6 +150,8 @@ export class SimulatedDisk implements Disk {
 
   /** What is found after only the process was killed: the page cache has everything. */
   processKill(): SimulatedDisk {
+    // The step that it was killed in did not take place.
+    this.#cutShort?.pending.pop();
     return this.#successor(this.#root);
   }
 
@@ -264,6 +268,7 @@ export class SimulatedDisk implements Disk {
     }
     const crashes = this.#crashed || this.steps.length >= this.#crashAfter;
     if (!this.#crashed) node.pending.push(change);
+    if (!this.#crashed && crashes) this.#cutShort = node;
     if (!crashes) node.content = applyChange(node.content, change);
     this.#step(operation, path);
   }
