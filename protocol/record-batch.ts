@@ -343,12 +343,16 @@ function writeVarintBytes(writer: Writer, bytes: Buffer | null): void {
   if (bytes !== null) writer.writeRaw(bytes);
 }
 
-/** What a control batch says. `header` must be of a control batch at `position`. */
+/**
+ * What a control batch says. `header` must be of a control batch at `position`. One without records
+ * says nothing any more: the cleaner has emptied it, and keeps it for its producer's epoch.
+ */
 export function readControlType(
   buffer: Buffer,
   position: number,
   header: BatchHeader,
 ): 'ABORT' | 'COMMIT' | 'OTHER' {
+  if (header.recordsCount === 0) return 'OTHER';
   const end = Math.min(buffer.length, position + header.sizeInBytes);
   const type = controlTypeOf(buffer.subarray(position + batchHeaderBytes, end));
   if (type === controlTypes.ABORT) return 'ABORT';

@@ -63,6 +63,11 @@ test('an abort marker takes 78 bytes and says what it is', () => {
   assert.equal(readControlType(marker, 0, header), 'ABORT');
   const leaderChange = changed(marker, (copy) => copy.writeInt16BE(2, 68));
   assert.equal(readControlType(leaderChange, 0, header), 'OTHER');
+  const emptied = changed(marker.subarray(0, 61), (copy) => {
+    copy.writeInt32BE(49, 8);
+    copy.writeInt32BE(0, 57);
+  });
+  assert.equal(readControlType(emptied, 0, readBatchHeader(emptied, 0)), 'OTHER');
 });
 
 test('sentinels are never shifted', () => {

@@ -1,6 +1,7 @@
 // Open and aborted transactions, the last stable offset, and holds.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { crc32c } from '../../../protocol/crc32c.ts';
 import {
   appendDurably,
   createTestLog,
@@ -9,6 +10,7 @@ import {
   readAll,
   rejectsWith,
   reopenLog,
+  segmentPath,
 } from './fixtures.ts';
 
 test('R7: the last stable offset stays below a transaction until its end is visible', async () => {
@@ -61,6 +63,19 @@ test('R7: aborted transactions of a range are those that overlap it', async () =
     assert.deepEqual(await starts(8n, 9n), []);
     assert.equal(each.lastStableOffset, 9n);
   }
+});
+
+test('R7: an end marker that the cleaner had emptied was refused as corrupt', async () => {
+  const before = await createTestLog();
+  const emptied = marker(3n, { producerId: 7n, type: 'COMMIT' }).subarray(0, 61);
+  emptied.writeInt32BE(49, 8);
+  emptied.writeInt32BE(0, 57);
+  emptied.writeUInt32BE(crc32c(emptied.subarray(21)), 17);
+  await appendDurably(before.log, dataBatch(0n), emptied, dataBatch(4n, { producerId: 8n }));
+  const { log } = await reopenLog(before);
+  assert.equal(log.lastStableOffset, 4n);
+  assert.deepEqual(await readAll(log), before.disk.content(segmentPath(0)));
+  assert.deepEqual(await log.offsetForTimestamp(1001n), null);
 });
 
 test('the search for aborted transactions ends early only where nothing can follow', async () => {
