@@ -70,7 +70,7 @@ export class LogGeneration {
     const reading = { ...parts, indexes: this.indexes };
     this.damages = new LogDamages({ ...reading, onDamage: () => listeners.onDamage(this) });
     this.reader = new LogReader({ ...reading, damages: this.damages });
-    this.times = new TimeLookup(reading);
+    this.times = new TimeLookup({ ...reading, damages: this.damages, reader: this.reader });
   }
 
   static async open(

@@ -3,14 +3,17 @@
 // Owns: the narrowing from segment to index entry to batch to record. As a rule only the batch
 // that holds the answer is decompressed. Invariant: exact within what readers may see (log start to
 // visible end), as a broker answers, control records included; never a guess from batch headers
-// alone.
+// alone, nor from bytes that a read would refuse.
 
 import { type BatchHeader, lastOffset, nextOffset } from '../../protocol/record-batch.ts';
 import { openRecords } from '../../protocol/records.ts';
 import { StorageError } from '../errors.ts';
 import type { TimestampOffset } from '../mirror-log.ts';
 import type { FileTable } from './file-table.ts';
+import type { LogDamages } from './log-damage.ts';
+import type { LogReader } from './log-reader.ts';
 import type { LogState } from './log-state.ts';
+import { larger } from './offsets.ts';
 import type { Segment } from './segment.ts';
 import { placeAtOrBelow, relativeBelowTime } from './segment-index.ts';
 import type { SegmentIndexes } from './segment-indexes.ts';
@@ -24,18 +27,24 @@ interface FoundBatch {
   readonly position: number;
 }
 
+export interface TimeLookupOptions {
+  readonly state: LogState;
+  readonly files: FileTable;
+  readonly indexes: SegmentIndexes;
+  readonly damages: LogDamages;
+  readonly reader: LogReader;
+  /** Checks the CRC of every batch that is passed. */
+  readonly verifyReads: boolean;
+}
+
 export class TimeLookup {
+  readonly #options: TimeLookupOptions;
   readonly #state: LogState;
-  readonly #files: FileTable;
   readonly #indexes: SegmentIndexes;
 
-  constructor(options: {
-    readonly state: LogState;
-    readonly files: FileTable;
-    readonly indexes: SegmentIndexes;
-  }) {
+  constructor(options: TimeLookupOptions) {
+    this.#options = options;
     this.#state = options.state;
-    this.#files = options.files;
     this.#indexes = options.indexes;
   }
 
@@ -55,7 +64,7 @@ export class TimeLookup {
         const isLate = ({ maxTimestamp }: BatchHeader): boolean => maxTimestamp >= timestamp;
         const batch = await this.#findBatch(segment, position, isLate);
         if (batch === null) break;
-        const records = await this.#records(segment, batch);
+        const records = await this.#records(batch);
         const found = records.find((record) => record.timestamp >= timestamp);
         if (found !== undefined) return found;
         position = batch.position + batch.header.sizeInBytes;
@@ -113,7 +122,7 @@ export class TimeLookup {
       return lastOffset(header) >= largest.lastOffset;
     });
     if (named !== null && lastOffset(named.header) === largest.lastOffset) {
-      const found = latestOf(await this.#records(segment, named));
+      const found = latestOf(await this.#records(named));
       if (found?.timestamp === largest.timestamp) return found;
     }
     return this.#largestByWalk(segment);
@@ -129,7 +138,7 @@ export class TimeLookup {
         return known === null || maxTimestamp > known;
       });
       if (batch === null) return best;
-      const found = latestOf(await this.#records(segment, batch));
+      const found = latestOf(await this.#records(batch));
       if (found !== null && (known === null || found.timestamp > known)) best = found;
       position = batch.position + batch.header.sizeInBytes;
     }
@@ -146,14 +155,18 @@ export class TimeLookup {
     start: number,
     isWanted: (header: BatchHeader) => boolean,
   ): Promise<FoundBatch | null> {
-    const { logStart, visibleEnd } = this.#state;
+    const { files, damages, verifyReads } = this.#options;
+    const { logStart, visibleEnd, generation } = this.#state;
+    const from = Math.max(start, await this.#positionOfStart(segment, logStart));
     const found: FoundBatch[] = [];
-    const result = await this.#files.use(segment.path, (file) =>
+    const result = await files.use(segment.path, (file) =>
       scanSegment(file, {
-        start,
+        start: from,
         end: segment.size,
         tail: { end: segment.baseOffset, lastEpoch: -1 },
-        checkFrom: null,
+        offsetMax: segment.endOffset - 1n,
+        // A timestamp that flipped would hide a batch from the search.
+        checkFrom: verifyReads ? from : null,
         stepBytes,
         visit: (header, position) => {
           if (nextOffset(header) > visibleEnd) return false;
@@ -163,24 +176,35 @@ export class TimeLookup {
         },
       }),
     );
-    if (result.problem !== null) {
-      throw new StorageError('CORRUPT', `${segment.path}: ${result.problem}`);
+    const { problem, position } = result;
+    if (problem !== null) {
+      const detail = `${segment.path} at byte ${position}: ${problem}`;
+      if (generation === this.#state.generation) await damages.note(segment, position, detail);
+      throw new StorageError('CORRUPT', detail);
     }
     return found[0] ?? null;
   }
 
+  /** Nobody asks for what lies before it, whatever became of it. */
+  async #positionOfStart(segment: Segment, logStart: bigint): Promise<number> {
+    if (logStart <= segment.baseOffset) return 0;
+    const offsets = await this.#indexes.offsets(segment);
+    return placeAtOrBelow(offsets, Number(logStart - segment.baseOffset))?.position ?? 0;
+  }
+
   /** Offsets and timestamps of a batch's records that readers may ask for. */
-  async #records(segment: Segment, batch: FoundBatch): Promise<TimestampOffset[]> {
-    const { header, position } = batch;
-    const bytes = Buffer.allocUnsafe(header.sizeInBytes);
-    const filled = await this.#files.use(segment.path, (file) => file.read(bytes, position));
-    if (filled < bytes.length) {
-      throw new StorageError('CORRUPT', `${segment.path}: the file ends inside a batch`);
-    }
+  async #records({ header }: FoundBatch): Promise<TimestampOffset[]> {
+    const { logStart } = this.#state;
+    // As anybody reads it: with its offset and epoch held against what lies around it.
+    const from = larger(header.baseOffset, logStart);
+    const options = { bytesMax: header.sizeInBytes, atLeastOneBatch: true };
+    const { chunks } = await this.#options.reader.read(from, options);
+    const [bytes] = chunks;
+    if (bytes === undefined) throw new StorageError('CORRUPT', `offset ${from} cannot be read`);
     const leaderEpoch = header.partitionLeaderEpoch;
     const found: TimestampOffset[] = [];
     for (const { offset, timestamp } of await openRecords(bytes)) {
-      if (offset < this.#state.logStart) continue;
+      if (offset < logStart) continue;
       found.push({ offset, timestamp, leaderEpoch });
     }
     return found;

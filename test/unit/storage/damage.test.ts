@@ -82,6 +82,37 @@ test('R19: a flipped bit anywhere in a sealed segment is never served, and is re
   }
 });
 
+test('R19: times were looked up in flipped bytes, and answered with another offset', async () => {
+  const probe = await createTestLog(options);
+  const batches = Array.from({ length: 8 }, (_, index) => {
+    const first = BigInt(index * 10);
+    return dataBatch(BigInt(index * 2), { timestamps: [first, first + 5n], valueBytes: 50 });
+  });
+  await appendDurably(probe.log, ...batches);
+  const { length } = probe.disk.content(segmentPath(0));
+  const times = [0n, 1n, 24n, 30n, 44n, 71n, 75n];
+  const expected = await Promise.all(times.map((time) => probe.log.offsetForTimestamp(time)));
+  const largest = await probe.log.offsetOfMaxTimestamp();
+  for (let at = 0; at < length; at += at < 61 ? 1 : 11) {
+    const before = await createTestLog(options);
+    const { log } = before;
+    await appendDurably(log, ...batches);
+    flip(before, 0, at, 0x04);
+    const isDamage = async (lookup: Promise<unknown>, answer: unknown): Promise<void> => {
+      try {
+        assert.deepEqual(await lookup, answer, `byte ${at}`);
+      } catch (error) {
+        rejectsWith('CORRUPT')(error);
+        assert.ok(log.damage.length > 0, `byte ${at} is known`);
+      }
+    };
+    for (const [index, time] of times.entries()) {
+      await isDamage(log.offsetForTimestamp(time), expected[index]);
+    }
+    await isDamage(log.offsetOfMaxTimestamp(), largest);
+  }
+});
+
 test('a damage is reported once, however often it is read', async () => {
   const before = await someBatches();
   flip(before, 0, 100);
