@@ -67,6 +67,13 @@ function describe(report: StorageReport): Saying {
         `Writing ${logName(report.id)} failed: ${report.error.message}.`,
         logFields(report.id),
       );
+    case 'flush-postponed':
+      return said(
+        'error',
+        'storage_flush_postponed',
+        `${logName(report.id)} is not durable yet: ${report.error.message}.`,
+        logFields(report.id),
+      );
     case 'listener-failed':
       return said(
         'error',

@@ -37,6 +37,8 @@ const diskErrorCodes: Readonly<Record<string, DiskErrorCode>> = {
   EROFS: 'READ_ONLY',
   EACCES: 'READ_ONLY',
   EPERM: 'READ_ONLY',
+  EMFILE: 'NO_HANDLE',
+  ENFILE: 'NO_HANDLE',
 };
 
 /**

@@ -5,7 +5,8 @@
 // names changed before a resolved `syncDirectory` survive a crash; nothing else is promised, not
 // even that unsynced writes are kept in order.
 
-export type DiskErrorCode = 'NOT_FOUND' | 'EXISTS' | 'FULL' | 'READ_ONLY' | 'IO';
+/** NO_HANDLE: the process, or the machine, may open no more files. Nothing has been done then. */
+export type DiskErrorCode = 'NOT_FOUND' | 'EXISTS' | 'FULL' | 'READ_ONLY' | 'NO_HANDLE' | 'IO';
 
 export class DiskError extends Error {
   readonly code: DiskErrorCode;

@@ -12,8 +12,14 @@ const codes: Readonly<Record<DiskErrorCode, StorageErrorCode>> = {
   EXISTS: 'IO',
   FULL: 'DISK_FULL',
   READ_ONLY: 'READ_ONLY',
+  NO_HANDLE: 'IO',
   IO: 'IO',
 };
+
+/** A file could not be opened for now: what was asked of it can be asked again. */
+export function hasDoneNothing(error: unknown): boolean {
+  return error instanceof DiskError && error.code === 'NO_HANDLE';
+}
 
 export function storageError(error: unknown): StorageError {
   if (error instanceof StorageError) return error;

@@ -8,7 +8,7 @@
 import type { Clock } from '../clock.ts';
 
 export interface Flushable {
-  /** Rejects when the log has failed; the log has reported it then. */
+  /** Rejects when the log has failed or waits for the next time; it has reported that then. */
   flush(): Promise<void>;
 }
 

@@ -140,8 +140,9 @@ export class LogAppender {
         await lease.file.write(sliceOf(records, run), run.segment.size);
       }
     } catch (error) {
+      const undone = await this.#undo(runs, leases, storageError(error));
       for (const lease of leases) lease.release();
-      throw await this.#undo(runs, storageError(error));
+      throw undone;
     }
     // No await from here on: the end moves and the files count as written in one turn.
     for (const [index, run] of runs.entries()) {
@@ -174,15 +175,20 @@ export class LogAppender {
   }
 
   /** Takes back what may have been written. The answer is the error to throw. */
-  async #undo(runs: readonly Run[], error: StorageError): Promise<StorageError> {
+  async #undo(
+    runs: readonly Run[],
+    leases: readonly FileLease[],
+    error: StorageError,
+  ): Promise<StorageError> {
     const { disk, files, durability } = this.#options;
     try {
-      for (const { segment, created } of runs.toReversed()) {
+      for (const [index, { segment, created }] of [...runs.entries()].reverse()) {
         if (created) {
           files.forget(segment.path);
           await disk.remove(segment.path);
         } else {
-          await files.use(segment.path, (file) => file.truncate(segment.size));
+          // Of a file that could not be opened nothing has changed.
+          await leases[index]?.file.truncate(segment.size);
         }
       }
     } catch (undoError) {

@@ -81,7 +81,12 @@ export class LogCutter {
     state.transactions.truncate(end, { from, tracker: kept.tracker });
     state.damage.clear();
     if (state.retreat(end)) onChanged();
-    await durability.saveCheckpoint();
+    try {
+      await durability.saveCheckpoint();
+    } catch (error) {
+      // What is in memory is ahead of it, for good.
+      throw durability.fail(error);
+    }
     if (cutsSealed) await sealer.restart();
     try {
       for (const segment of removed) await this.#removeFiles(segment);
@@ -139,7 +144,12 @@ export class LogCutter {
     const headEpoch = jumped ? -1 : state.epochs.lastEpoch;
     // Nobody may hear of the new end before it is durable.
     const durable = { end: logStart, segment: fresh.baseOffset, position: 0 };
-    await durability.saveCheckpoint({ logStart, headEpoch, durable });
+    try {
+      await durability.saveCheckpoint({ logStart, headEpoch, durable });
+    } catch (error) {
+      if (state.failure === null && fresh !== state.active) await this.#takeBack(fresh);
+      throw error;
+    }
     state.headEpoch = headEpoch;
     if (jumped) {
       state.keepShownEpoch();
@@ -173,9 +183,19 @@ export class LogCutter {
       }
       await disk.syncDirectory(state.directory);
     } catch (error) {
+      await this.#takeBack(segment);
       throw storageError(error);
     }
     return segment;
+  }
+
+  /** The log grows past its name now: recovery would find it between two that follow each other. */
+  async #takeBack(segment: Segment): Promise<void> {
+    try {
+      await this.#options.disk.remove(segment.path);
+    } catch (error) {
+      throw this.#options.durability.fail(error);
+    }
   }
 
   /** The log is whole without them: recovery finishes what fails here. */

@@ -3,14 +3,15 @@
 // Owns: the files that were written to since the last flush, and the checkpoint. It decides nothing
 // about content. Invariants: the durable end rises only after fdatasync of all that lies below it;
 // the checkpoint follows before anybody hears of it; a failed sync ends the log's writing for good,
-// since the kernel may have dropped the pages and a second sync would not say so.
+// since the kernel may have dropped the pages and a second sync would not say so. A sync that could
+// not begin, for lack of handles, is made up for.
 
 import type { Clock } from '../clock.ts';
 import { StorageError } from '../errors.ts';
 import type { Checkpoint, CheckpointState } from './checkpoint.ts';
 import type { Disk } from './device.ts';
 import type { DiskPace } from './disk-pace.ts';
-import { storageError } from './failures.ts';
+import { hasDoneNothing, storageError } from './failures.ts';
 import type { FileLease } from './file-table.ts';
 import type { Flushable, FlushScheduler } from './flush-scheduler.ts';
 import type { LogSealer } from './log-sealer.ts';
@@ -45,6 +46,7 @@ export class LogDurability implements Flushable {
   #checkpointSyncedAtMs: number;
   #version = 0;
   #flushedVersion = 0;
+  #isPostponed = false;
 
   constructor(options: LogDurabilityOptions) {
     this.#options = options;
@@ -103,7 +105,10 @@ export class LogDurability implements Flushable {
     return this.#flushes.run(step);
   }
 
-  /** Writes and syncs the checkpoint, as it is about to become; only inside `exclusive`. */
+  /**
+   * Writes and syncs the checkpoint, as it is about to become; only inside `exclusive`. When it
+   * rejects the log has failed, or nothing has been done.
+   */
   async saveCheckpoint(changes: Partial<CheckpointState> = {}): Promise<void> {
     const { state, checkpoint, clock, pace } = this.#options;
     const { hold } = state;
@@ -111,7 +116,7 @@ export class LogDurability implements Flushable {
       const saved = { ...state.checkpoint(), ...changes };
       await pace.flush(() => checkpoint.write(saved, { sync: true }));
     } catch (error) {
-      throw this.fail(error);
+      throw hasDoneNothing(error) ? storageError(error) : this.fail(error);
     }
     this.#holdSaved(hold);
     this.#checkpointSyncedAtMs = clock.nowMs();
@@ -142,6 +147,24 @@ export class LogDurability implements Flushable {
     this.#written = new Map();
   }
 
+  /** What was to be made durable still is, at the next attempt. */
+  #postpone(
+    cause: unknown,
+    missed: { readonly written: Map<string, FileLease>; readonly directoryChanged: boolean },
+  ): StorageError {
+    const { state, scheduler, onReport } = this.#options;
+    const error = storageError(cause);
+    for (const [path, lease] of missed.written) {
+      if (this.#written.has(path)) lease.release();
+      else this.#written.set(path, lease);
+    }
+    this.#directoryChanged ||= missed.directoryChanged;
+    if (!this.#isPostponed) onReport({ kind: 'flush-postponed', id: state.id, error });
+    this.#isPostponed = true;
+    scheduler.mark(this);
+    return error;
+  }
+
   async #flushNow(): Promise<void> {
     this.assertWritable();
     const { state, checkpoint, disk, clock } = this.#options;
@@ -161,10 +184,12 @@ export class LogDurability implements Flushable {
       hold = state.hold;
       await checkpoint.write(state.checkpoint(durable), { sync });
     } catch (error) {
-      throw this.fail(error);
-    } finally {
+      if (hasDoneNothing(error)) throw this.#postpone(error, { written, directoryChanged });
       for (const lease of written.values()) lease.release();
+      throw this.fail(error);
     }
+    for (const lease of written.values()) lease.release();
+    this.#isPostponed = false;
     if (sync) {
       this.#holdSaved(hold);
       this.#checkpointSyncedAtMs = clock.nowMs();

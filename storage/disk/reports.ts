@@ -50,6 +50,8 @@ export type StorageReport =
   | { readonly kind: 'generation-left'; readonly id: LogId; readonly error: unknown }
   /** A write or sync failed: the log takes no more appends; what was durable is still read. */
   | { readonly kind: 'log-failed'; readonly id: LogId; readonly error: StorageError }
+  /** Nothing could be opened to flush with; it is tried again, and told once until it succeeds. */
+  | { readonly kind: 'flush-postponed'; readonly id: LogId; readonly error: StorageError }
   | { readonly kind: 'listener-failed'; readonly id: LogId; readonly error: unknown }
   | { readonly kind: 'file-close-failed'; readonly path: string; readonly error: unknown }
   /** Free space fell below the minimum, or rose above it again. */
