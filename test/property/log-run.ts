@@ -1,5 +1,5 @@
-// A mirror log on a simulated disk beside a naive one: the steps that may be taken, what each does to
-// both, how they are compared, and what may be found after the process or the power has gone.
+// A mirror log on a simulated disk beside a naive one: the steps that may be taken, what each does
+// to both, how they are compared, and what may be found after the process or the power has gone.
 // Refuses to know which steps are taken. Invariant: after each step the two are told apart by no
 // question that a log answers.
 

@@ -1,7 +1,7 @@
 // The mirror log against a naive one while the disk refuses single operations. What must hold: a
-// refused step leaves the log as it was, or as the step would have, or failed; what readers see does
-// not change by it; and whatever ends the process then, the next one finds all that was durable. A
-// failure prints fast-check's seed.
+// refused step leaves the log as it was, or as the step would have, or failed; what readers see
+// does not change by it; and whatever ends the process then, the next one finds all that was
+// durable. A failure prints fast-check's seed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
