@@ -5,7 +5,7 @@
 // a handshake under way counts as a connection.
 import { constants } from 'node:crypto';
 import { createServer, type Server, Socket } from 'node:net';
-import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket, type TlsOptions } from 'node:tls';
 import { handshakeTimeoutMs } from './limits.ts';
 import type { ListenerTls } from './listener-tls.ts';
 import { socketOptions } from './socket-options.ts';
@@ -110,15 +110,18 @@ interface Handshakes {
 function tlsHandshakes(tls: ListenerTls, options: ListenerOptions): Handshakes {
   const { onSocket, onRefused, onDropped, handshakeMsMax = handshakeTimeoutMs } = options;
   const asksClients = tls.clientAuth !== 'none';
+  const secureContext = (): TlsOptions => ({
+    ...tls.material,
+    // A resumed session would skip the look at the client's certificate.
+    ...(asksClients ? { secureOptions: constants.SSL_OP_NO_TICKET } : {}),
+  });
   // It listens nowhere: it is given what was admitted.
   const server = createTlsServer({
-    ...tls.material,
+    ...secureContext(),
     handshakeTimeout: handshakeMsMax,
     requestCert: asksClients,
     // Judged below, where the log can say why.
     rejectUnauthorized: false,
-    // A resumed session would skip the look at the client's certificate.
-    ...(asksClients ? { secureOptions: constants.SSL_OP_NO_TICKET } : {}),
   });
   /** Raw sockets whose handshake is not done. */
   const shaking = new Set<Socket>();
@@ -161,7 +164,7 @@ function tlsHandshakes(tls: ListenerTls, options: ListenerOptions): Handshakes {
     const reason = handshakeFault(error);
     if (reason !== null) onRefused(name, reason);
   });
-  const stopFollowing = tls.onChange(() => server.setSecureContext(tls.material));
+  const stopFollowing = tls.onChange(() => server.setSecureContext(secureContext()));
   const release = (): void => {
     stopFollowing();
     for (const socket of shaking) socket.destroy();

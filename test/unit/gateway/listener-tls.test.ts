@@ -282,6 +282,23 @@ describe('a listener with TLS', { skip }, () => {
     close();
   });
 
+  test('a certificate once shown was enough for good after a reload: TLS resumed', async (t) => {
+    const { tls, port, accepted, refusals, close } = await listening('required');
+    t.after(close);
+    await install(await ca.sign('renewed', 'DNS:localhost,IP:127.0.0.1'));
+    await tls.check();
+    const shown = { cert: client.certificate, key: client.key };
+    const first = connect({ host: '127.0.0.1', port, ca: ca.certificate, ...shown });
+    t.after(() => first.destroy());
+    const [session] = (await once(first, 'session')) as [Buffer];
+    const again = connect({ host: '127.0.0.1', port, ca: ca.certificate, session });
+    t.after(() => again.destroy());
+    again.on('error', () => again.destroy());
+    await until('an outcome', () => refusals.length + accepted.length === 2);
+    assert.deepEqual(refusals, ['the client showed no certificate']);
+    await install(server);
+  });
+
   test('files that cannot be used keep the gateway from starting, by name', async () => {
     const cases: readonly [Record<string, string>, RegExp][] = [
       [{ certificate: '/nowhere.crt' }, /\/nowhere\.crt cannot be read \(ENOENT\)/],
