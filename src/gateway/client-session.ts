@@ -77,7 +77,10 @@ export class ClientSession implements VersionLearner, WatchedSession {
       onDrain: () => this.#advance(),
       onEnd: () => this.#onClientEnd(),
       onError: (error) => this.#finish(`client: ${error.message}`),
-      onClose: () => this.#finish('client closed'),
+      onClose: () => {
+        this.#finish('client closed');
+        options.onGone();
+      },
     });
     const queue = new ResponseQueue(
       (chunk) => {

@@ -290,10 +290,9 @@ class RunningGateway implements Gateway {
       router: this.#router,
       connect,
       identity,
-      onClosed: (summary) => {
-        this.#budget.release(host);
-        this.#onClosed(role, session, summary);
-      },
+      onClosed: (summary) => this.#onClosed(role, session, summary),
+      // Not before: who is ended and keeps its side open would be no connection until then.
+      onGone: () => this.#budget.release(host),
       intakeBudget: this.#intakeBudget,
       blocks: this.#blocks,
       ...(requestBytesMax === undefined ? {} : { requestBytesMax }),

@@ -17,8 +17,10 @@ export interface SessionOptions {
   connect(): Promise<Socket>;
   /** Who the client is by its certificate; without it the client says that itself. */
   readonly identity?: UpstreamIdentity | undefined;
-  /** Called once, when everything is over. */
+  /** Called once, when nothing is served any more; the client may not have closed its side yet. */
   onClosed(summary: SessionSummary): void;
+  /** Called once, after `onClosed`, when the client's socket takes no more room. */
+  onGone(): void;
   readonly requestBytesMax?: number;
   readonly intakeBudget: IntakeBudget;
   readonly blocks: ReceiveBlocks;

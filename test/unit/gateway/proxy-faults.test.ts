@@ -80,7 +80,12 @@ function clusterNamed(answer: () => string): Cluster {
   return { metadata, brokers: [], bootstrap } as unknown as Cluster;
 }
 
-async function gatewayOver(clusterId: () => string, options: Partial<GatewayOptions> = {}) {
+type OverOptions = Partial<GatewayOptions> & { readonly connectionsPerAddressMax?: number };
+
+async function gatewayOver(
+  clusterId: () => string,
+  { connectionsPerAddressMax, ...options }: OverOptions = {},
+) {
   const ports = await reservePorts(3, { isConsecutive: true });
   const [bootstrapPort = 0, first = 0, last = 0] = ports;
   const events = new Events();
@@ -91,6 +96,7 @@ async function gatewayOver(clusterId: () => string, options: Partial<GatewayOpti
       bootstrapPort,
       brokerPorts: { first, last },
       linkNodeId: 1_000_000,
+      connectionsPerAddressMax,
     },
     cluster: clusterNamed(clusterId),
     directory: new FakeDirectory(),
@@ -157,6 +163,43 @@ test('R14: a client that connects and sends no request is ended', async () => {
     assert.equal(gateway.stats.vanishedTotal, 1);
     await until('the FIN', () => silent.readableEnded || silent.destroyed);
   } finally {
+    await close();
+  }
+});
+
+test('R14: who was ended and kept its side open was no connection, as often as it liked', async () => {
+  const { bootstrapPort, events, close } = await gatewayOver(() => 'ours', {
+    connectionsPerAddressMax: 1,
+  });
+  const reasons = (): unknown[] =>
+    events
+      .since(0)
+      .flatMap(({ event, fields }) => (event === 'connection_refused' ? fields.reason : []));
+  const dialled = () => {
+    const socket = connect({ host: '127.0.0.1', port: bootstrapPort, allowHalfOpen: true });
+    socket.on('error', () => socket.destroy());
+    socket.resume();
+    return socket;
+  };
+  const open = dialled();
+  try {
+    open.write('GET / HTTP/1.1\r\n\r\n');
+    await until('the end of our side', () => open.readableEnded);
+    const second = dialled();
+    await until('the end of the second', () => second.readableEnded || second.destroyed);
+    second.destroy();
+    assert.match(String(reasons().at(-1)), /there are 1 connections of .* already/);
+    open.destroy();
+    await until('room for one', async () => {
+      const told = reasons().length;
+      const next = dialled();
+      next.write('GET / HTTP/1.1\r\n\r\n');
+      await until('its end', () => next.readableEnded || next.destroyed);
+      next.destroy();
+      return reasons().length > told && /an HTTP request/.test(String(reasons().at(-1)));
+    });
+  } finally {
+    open.destroy();
     await close();
   }
 });

@@ -98,6 +98,7 @@ export async function sessionBetween(options: {
       connect: () => broker.connect(),
       identity: options.identity,
       onClosed: (summary) => summaries.push(summary),
+      onGone: () => undefined,
       intakeBudget: options.intakeBudget ?? new IntakeBudget(1 << 30),
       blocks: options.memory?.blocks ?? new ReceiveBlocks(),
       ...(options.requestBytesMax === undefined
