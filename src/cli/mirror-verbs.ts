@@ -4,7 +4,7 @@
 import type { Command } from 'commander';
 import type { CommandAnswer, CommandRow, MirrorAnswer, ReceiptAnswer } from './answers.ts';
 import { action, type CommandContext, type Runner } from './command.ts';
-import { CliError, ExitCode } from './io.ts';
+import { CliError, ExitCode, RefusedError } from './io.ts';
 import { parseDurationMs, readTextFile } from './key-values.ts';
 import { livingSources, livingText, writersText } from './living-source.ts';
 import { table } from './output.ts';
@@ -141,20 +141,42 @@ async function look({ context, notes }: Noted, { topic, message: why }: Outcome)
   return { topic, verdict: 'failed', state, message: back };
 }
 
+interface Round {
+  readonly outcomes: Outcome[];
+  /** Why the proxy could not be asked any more; what was running may be so still. */
+  readonly lost: string | null;
+}
+
+/** A proxy that starts again, or reads its state again, goes on with what it was told. */
+async function lookAtRunning(noted: Noted, current: readonly Outcome[]): Promise<Round> {
+  const outcomes: Outcome[] = [];
+  for (const [index, one] of current.entries()) {
+    try {
+      outcomes.push(one.verdict === 'running' ? await look(noted, one) : one);
+    } catch (error) {
+      if (!(error instanceof CliError)) throw error;
+      const { message } = error;
+      const isGone = error instanceof RefusedError && error.code === 'MIRROR_NOT_FOUND';
+      if (!isGone) return { outcomes: [...outcomes, ...current.slice(index)], lost: message };
+      outcomes.push({ ...one, verdict: 'failed', message });
+    }
+  }
+  return { outcomes, lost: null };
+}
+
 /** Polls until nothing is running or the time is over. */
 async function waitFor(noted: Noted, outcomes: Outcome[], waitMs: number): Promise<Outcome[]> {
   const { context } = noted;
   const endMs = context.io.now() + waitMs;
-  let current = outcomes;
-  while (current.some((one) => one.verdict === 'running') && context.io.now() < endMs) {
+  let round: Round = { outcomes, lost: null };
+  const isRunning = ({ verdict }: Outcome): boolean => verdict === 'running';
+  while (round.outcomes.some(isRunning) && context.io.now() < endMs) {
     await context.io.pause(pollIntervalMs);
-    const next: Outcome[] = [];
-    for (const one of current) {
-      next.push(one.verdict === 'running' ? await look(noted, one) : one);
-    }
-    current = next;
+    round = await lookAtRunning(noted, round.outcomes);
   }
-  return current;
+  const { lost } = round;
+  if (lost === null) return round.outcomes;
+  return round.outcomes.map((one) => (isRunning(one) ? { ...one, message: lost } : one));
 }
 
 function exitCodeOf(outcomes: readonly Outcome[], isWaiting: boolean): ExitCode {

@@ -221,6 +221,51 @@ test('exit 4: still running when the wait ends; exit 0 with --no-wait', async ()
   assert.equal(JSON.parse(left.out).topics[0].verdict, 'running');
 });
 
+test('a promotion was given up when the proxy could not be asked for a moment', async () => {
+  const { links } = cli.services;
+  const pending = mirrorStatus('orders', { state: 'PENDING_STOPPED', phase: 'DRAINING' });
+  links.promotionStates = [pending];
+  const describe = links.describeMirror.bind(links);
+  const away = new LinkError('STATE_UNAVAILABLE', 'The state is read again.');
+  const answers = [
+    (): never => {
+      throw away;
+    },
+    () => describe('orders'),
+  ];
+  links.describeMirror = () => {
+    if (answers.length === 2)
+      links.promotionStates = [mirrorStatus('orders', { state: 'STOPPED' })];
+    return answers.shift()?.() ?? assert.fail('asked too often');
+  };
+  const outcome = await cli.run(['mirror', 'promote', 'orders']);
+  assert.deepEqual([outcome.code, outcome.error], [0, '']);
+  assert.match(outcome.out, /orders +done +STOPPED/);
+});
+
+test('exit 4: a promotion whose proxy did not come back counted as failed', async () => {
+  const { links } = cli.services;
+  links.promotionStates = [mirrorStatus('orders', { state: 'PENDING_STOPPED' })];
+  links.describeMirror = () => {
+    void cli.close();
+    throw new LinkError('STATE_UNAVAILABLE', 'The state is read again.');
+  };
+  const outcome = await cli.run(['mirror', 'promote', 'orders', '--wait', '2']);
+  assertOneLine(outcome, 4, /still running for 1 of 1 topics: cannot reach the admin API/);
+  assert.match(outcome.out, /orders +running +PENDING_STOPPED/);
+});
+
+test('exit 1: a mirror that was deleted meanwhile took the outcomes of the others away', async () => {
+  const { links } = cli.services;
+  links.promotionStates = [mirrorStatus('orders', { state: 'PENDING_STOPPED' })];
+  links.describeMirror = () => {
+    throw new LinkError('MIRROR_NOT_FOUND', 'Topic orders is not a mirror.');
+  };
+  const outcome = await cli.run(['mirror', 'promote', 'orders']);
+  assertOneLine(outcome, 1, /promote failed for orders: Topic orders is not a mirror/);
+  assert.match(outcome.out, /orders +failed/);
+});
+
 test('exit 3: one of two topics failed', async () => {
   const outcome = await cli.run(['mirror', 'pause', 'orders', 'gone']);
   assertOneLine(outcome, 3, /pause failed for gone: MIRROR_NOT_FOUND/);
