@@ -1,8 +1,11 @@
 // The CliIo of a real process: stdout, stderr, stdin, environment, Ctrl-C. Signals are listened to
 // only while a command follows something, so that Ctrl-C ends all others at once, as usual.
+// Invariant: output that nobody reads any more (`| head`) ends the command without a word, output
+// that cannot be written with one line.
+import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { CliIo } from './io.ts';
+import { type CliIo, ExitCode } from './io.ts';
 
 async function readAll(): Promise<string> {
   const chunks: Buffer[] = [];
@@ -27,11 +30,27 @@ function catchInterrupt(): AbortSignal {
   return interrupt.signal;
 }
 
+/** Only once it is written to: `serve` writes its log past it, and leaves it as it was. */
+function writerTo(stream: 'stdout' | 'stderr'): (text: string) => void {
+  let isOpen = false;
+  return (text) => {
+    const output = process[stream];
+    if (!isOpen) output.on('error', endWithout);
+    isOpen = true;
+    output.write(text);
+  };
+}
+
+function endWithout({ message, code }: NodeJS.ErrnoException): never {
+  if (code !== 'EPIPE') writeSync(2, `causeway: the output cannot be written: ${message}\n`);
+  process.exit(ExitCode.failed);
+}
+
 export function processIo(): CliIo {
   let interrupted: AbortSignal | undefined;
   return {
-    out: (text) => void process.stdout.write(text),
-    error: (text) => void process.stderr.write(text),
+    out: writerTo('stdout'),
+    error: writerTo('stderr'),
     environment: process.env,
     isInteractive: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask,
