@@ -2,7 +2,6 @@
 // storage, links, gateway, admin), and ends them in reverse. Holds no logic of its own. Invariants:
 // ports are bound before the first answer; a start that fails closes what it had opened.
 import { totalmem } from 'node:os';
-import type { StorageUsage } from '../storage/mirror-log.ts';
 import { startAdminServer } from './admin/server.ts';
 import type { AdminServices, ServiceStatus } from './admin/services.ts';
 import { connectDestination, connectSource, destinationSecurity } from './clients.ts';
@@ -16,6 +15,7 @@ import { Events } from './observe/events.ts';
 import { Health } from './observe/health.ts';
 import { createLogger, type Logger, logConnection, logEvents } from './observe/log.ts';
 import { createMetrics } from './observe/metrics.ts';
+import { StorageUsageReader } from './observe/storage-usage.ts';
 import {
   assertAlone,
   connectionWarnings,
@@ -107,6 +107,7 @@ async function openParts(
   opened.add('state', () => state.close());
   const storage = await openStorage({ config, clusterId, state, events, acceptLoss });
   opened.add('storage', () => storage.close());
+  const usage = new StorageUsageReader(storage, events);
   const links = await startLinks({
     state,
     storage,
@@ -150,7 +151,7 @@ async function openParts(
       events.warn('connection_limit', `The destination: ${warning}.`);
     }
   });
-  return { config, events, destination, clusterId, state, storage, links, gateway };
+  return { config, events, destination, clusterId, state, storage, usage, links, gateway };
 }
 
 async function checkDestination({ destination, clusterId }: Parts): Promise<void> {
@@ -166,7 +167,7 @@ function checkGateway(gateway: Gateway): void {
 
 async function statusOf(parts: Parts): Promise<ServiceStatus> {
   const { config, clusterId, state, storage, gateway } = parts;
-  const usage = await usageOf(parts);
+  const usage = await parts.usage.read();
   return {
     version,
     name: config.name,
@@ -187,12 +188,6 @@ async function statusOf(parts: Parts): Promise<ServiceStatus> {
       isFull: storage.isFull,
     },
   };
-}
-
-/** Null while the storage cannot be asked: it is shown as unknown then. */
-async function usageOf({ storage }: Parts): Promise<StorageUsage | null> {
-  if (storage.refusal !== null) return null;
-  return storage.usage();
 }
 
 /** Why no link can move, whatever each of them says of itself. */
@@ -240,7 +235,7 @@ function adminServices(parts: Parts, opened: Opened): AdminServices {
       events,
       receipts: () => state.view.receipts.values(),
       isOwner: () => state.lease.isValid(),
-      storage: () => usageOf(parts),
+      storage: () => parts.usage.read(),
       gateway: () => ({
         connections: gateway.stats.connections,
         bytesFromClients: gateway.stats.bytesFromClientsTotal,

@@ -90,6 +90,7 @@ class MetricsCollector {
       if (event.level === 'info' || typeof task !== 'string') return;
       this.#taskErrors.inc({ link: String(link), task, code: String(code ?? event.event) });
     });
+    this.#fillers.push(({ links }) => this.#forgetDeleted(links));
     this.#addLinkMetrics();
     this.#addMirrorMetrics();
     this.#addProcessMetrics();
@@ -113,6 +114,14 @@ class MetricsCollector {
       gauge.reset();
       return fill(gauge, snapshot);
     });
+  }
+
+  /** A counter is not filled anew, and would keep what deleted links have had. */
+  async #forgetDeleted(links: readonly LinkStatus[]): Promise<void> {
+    const names = new Set(links.map(({ record }) => record.name));
+    for (const { labels } of (await this.#taskErrors.get()).values) {
+      if (!names.has(String(labels.link))) this.#taskErrors.remove(labels);
+    }
   }
 
   #addLinkMetrics(): void {

@@ -231,3 +231,20 @@ test('errors of tasks are counted by code', async () => {
   const labels = 'link="dr",task="ConsumerOffsetSync",code="AUTHORIZATION_ERROR"';
   assert.ok(lines.includes(`causeway_task_errors_total{${labels}} 2`), lines.join('\n'));
 });
+
+test('errors of the tasks of a deleted link were shown for ever', async () => {
+  const events = new Events();
+  const links = filledLinks();
+  links.links.set('old', linkStatus('old'));
+  const metrics = metricsOf(links, { partitions: true, events });
+  for (const link of ['dr', 'old'])
+    events.warn('task_failed', 'Refused.', { link, task: 'AclSync' });
+  const named = async (): Promise<string[]> =>
+    (await samples(metrics)).filter((line) => line.startsWith('causeway_task_errors_total'));
+  assert.equal((await named()).length, 2);
+  links.links.delete('old');
+  assert.deepEqual(await named(), [
+    'causeway_task_errors_total{link="dr",task="AclSync",code="task_failed"} 1',
+  ]);
+  metrics.close();
+});
