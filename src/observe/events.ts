@@ -1,7 +1,8 @@
 // Events: the one way in which the service says that something that matters has happened. A
 // bounded ring in memory for the admin API, and subscribers (the log). Names are stable, values
-// carry no secrets. Invariant (R14): the ring keeps of each text only the beginning; a client
-// chooses its own name, and may be refused as often as it likes.
+// carry no secrets. Invariants (R14): the ring keeps of each text only the beginning, and loses the
+// oldest of what it has most of; a client chooses its own name, and may be refused as often as it
+// likes, which takes nothing else away.
 import { mayHaveSecret, scrubSecrets } from './scrub.ts';
 
 export type EventFields = Readonly<Record<string, string | number | boolean | null>>;
@@ -64,6 +65,8 @@ function shortened(entry: ServiceEvent): ServiceEvent {
 export class Events {
   readonly #ring: ServiceEvent[] = [];
   readonly #ringMax: number;
+  /** How many of each name are in the ring. */
+  readonly #counts = new Map<string, number>();
   readonly #listeners = new Set<(event: ServiceEvent) => void>();
   readonly #now: () => number;
   #nextId = 1;
@@ -88,8 +91,20 @@ export class Events {
       fields: hasText(fields, mayHaveSecret) ? withTexts(fields, scrubSecrets) : fields,
     };
     this.#ring.push(isShort(entry) ? entry : shortened(entry));
-    if (this.#ring.length > this.#ringMax) this.#ring.shift();
+    this.#counts.set(event, (this.#counts.get(event) ?? 0) + 1);
+    if (this.#ring.length > this.#ringMax) this.#drop();
     for (const listener of this.#listeners) listener(entry);
+  }
+
+  #drop(): void {
+    let [most, mostCount] = ['', 0];
+    for (const [name, count] of this.#counts) {
+      if (count > mostCount) [most, mostCount] = [name, count];
+    }
+    const oldest = this.#ring.findIndex(({ event }) => event === most);
+    this.#ring.splice(oldest, 1);
+    if (mostCount > 1) this.#counts.set(most, mostCount - 1);
+    else this.#counts.delete(most);
   }
 
   info(event: string, message: string, fields?: EventFields): void {

@@ -31,6 +31,28 @@ test('R14: of long texts the ring keeps the beginning, subscribers get all', () 
   assert.equal(told[0]?.fields.clientId, name);
 });
 
+test('R14: clients that were refused again and again pushed all other events out of the ring', () => {
+  const events = new Events({ ringMax: 100 });
+  for (let count = 0; count < 30; count++) {
+    events.info('mirror_state_changed', `${count}`);
+    events.warn(`rare_${count % 10}`, `${count}`);
+  }
+  for (let count = 0; count < 1000; count++) events.warn('connection_refused', `${count}`);
+  const kept = events.since(0);
+  const named = (name: string): string[] =>
+    kept.filter(({ event }) => event.startsWith(name)).map(({ message }) => message);
+  assert.equal(kept.length, 100);
+  assert.deepEqual(named('mirror_state_changed'), named('rare_'));
+  assert.equal(named('rare_').length, 30);
+  const refused = Array.from({ length: 40 }, (_, index) => String(960 + index));
+  assert.deepEqual(named('connection_refused'), refused, 'the latest');
+  const ids = kept.map(({ id }) => id);
+  assert.deepEqual(
+    ids,
+    [...ids].sort((one, other) => one - other),
+  );
+});
+
 test('R17: neither the ring nor a subscriber has a secret, in the sentence or beside it', () => {
   const events = new Events();
   const told: ServiceEvent[] = [];
