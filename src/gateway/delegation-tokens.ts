@@ -4,7 +4,7 @@
 // means in words; refuses to know certificates and connections.
 // Invariants: one request at a time for an owner; a token is replaced long before it ends, and
 // only when all brokers should have heard of the next one; a refusal is kept for a moment, so that
-// many clients are no storm.
+// many clients are no storm; no token is used that is not the owner's.
 import {
   createCreateDelegationTokenRequest,
   createDelegationTokenRequestCodec,
@@ -66,6 +66,8 @@ export class DelegationTokens {
 
   /** A token for the principal `User:owner`. @throws TokenRefused */
   async tokenFor(owner: string): Promise<DelegationToken> {
+    // Brokers (4.4 too) take an empty owner for none, and give a token for our own login.
+    if (owner === '') throw new TokenRefused('its certificate, as mapped, has no name');
     const held = this.#held.get(owner);
     const now = this.#now();
     if (held === undefined || isPast(held.current, usedPart, now)) {
@@ -133,6 +135,10 @@ export class DelegationTokens {
     const madeAtMs = this.#now();
     const answer = await this.#cluster.send({ kind: 'any' }, createTokenApi, request);
     if (answer.errorCode !== ErrorCode.NONE) throw refusedBecause(owner, answer.errorCode);
+    if (answer.principalType !== 'User' || answer.principalName !== owner) {
+      const whose = `${answer.principalType}:${answer.principalName}`;
+      throw new TokenRefused(`${noToken(owner)}: it gave one for ${whose}`);
+    }
     return {
       id: answer.tokenId,
       hmac: answer.hmac.toString('base64'),
@@ -161,18 +167,22 @@ const reasons = new Map<number, string>([
   ],
 ]);
 
+function noToken(owner: string): string {
+  return `the destination gives no token for User:${owner}`;
+}
+
 function refusedBecause(owner: string, errorCode: number): TokenRefused {
   const right = `our login there needs the right CREATE_TOKENS on USER:User:${owner}`;
   const reason =
     errorCode === ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
       ? right
       : (reasons.get(errorCode) ?? errorName(errorCode));
-  return new TokenRefused(`the destination gives no token for User:${owner}: ${reason}`);
+  return new TokenRefused(`${noToken(owner)}: ${reason}`);
 }
 
 function unanswered(owner: string, cause: unknown): TokenRefused {
   const isOld = cause instanceof ClusterError && cause.code === 'UNSUPPORTED';
   const said = cause instanceof Error ? cause.message : String(cause);
   const reason = isOld ? 'its brokers are older than 3.3, which cannot make them' : said;
-  return new TokenRefused(`the destination gives no token for User:${owner}: ${reason}`, { cause });
+  return new TokenRefused(`${noToken(owner)}: ${reason}`, { cause });
 }

@@ -13,6 +13,8 @@ class World {
   now = 0;
   errorCode = 0;
   failure: Error | null = null;
+  /** Whose token a broker gives that is asked for one; brokers take an empty name for us. */
+  ownerOf = (name: string | null): string => name || 'causeway';
   readonly asked: (string | null)[] = [];
   readonly tokens: DelegationTokens;
 
@@ -24,6 +26,8 @@ class World {
       this.asked.push(ownerPrincipalName);
       const response = createCreateDelegationTokenResponse({
         errorCode: this.errorCode,
+        principalType: 'User',
+        principalName: this.ownerOf(ownerPrincipalName),
         tokenId: `token-${this.asked.length}`,
         hmac: Buffer.from([this.asked.length]),
         issueTimestampMs: 5_000n,
@@ -47,6 +51,18 @@ describe('delegation tokens', () => {
     const ids = await Promise.all(['a', 'a', 'b', 'a'].map((owner) => world.idAt(0, owner)));
     assert.deepEqual(ids, ['token-1', 'token-1', 'token-2', 'token-1']);
     assert.deepEqual(world.asked, ['a', 'b']);
+  });
+
+  test('a certificate without a name got a token for our own login', async () => {
+    const world = new World();
+    await assert.rejects(world.idAt(0, ''), /no name/);
+    assert.deepEqual(world.asked, []);
+  });
+
+  test("another's token was taken for the client's", async () => {
+    const world = new World();
+    world.ownerOf = () => 'causeway';
+    await assert.rejects(world.idAt(0), /gives no token for User:app: .* for User:causeway/);
   });
 
   test('the next one is made in time, and used when brokers know it', async () => {
