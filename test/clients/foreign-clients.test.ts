@@ -214,3 +214,25 @@ test('console tools create and describe a topic', async (t) => {
     /already exists/,
   );
 });
+
+test('kafkajs and sarama do not call a commit done that no broker has heard of', async (t) => {
+  for (const kind of ['kafkajs', 'sarama'] as const) {
+    const skip = await skipReason(kind);
+    if (skip) return t.skip(skip);
+    const [topic, group] = [uniqueName('away'), uniqueName('group')];
+    await createTopic(cluster, { topic });
+    await produceBatch(cluster, { topic, partition: 0 }, [{ value: 'v' }]);
+    const consumer = await startConsumer(kind, {
+      ...{ bootstrap: cluster.bootstrap, topic, group, reset: 'earliest' },
+      ...(kind === 'kafkajs' ? { properties: { retries: '2' } } : {}),
+    });
+    try {
+      await consumer.waitForCount(1);
+      await cluster.kill9();
+      await assert.rejects(consumer.commit(), ForeignClientError, kind);
+    } finally {
+      await consumer.kill();
+      await cluster.restartBroker(1);
+    }
+  }
+});

@@ -49,7 +49,7 @@ interface ClientOptions {
   bootstrap: string;
   topic: string;
   clientId?: string;
-  /** The library's own settings (Java and librdkafka). */
+  /** The library's own settings (Java and librdkafka; of kafkajs only `retries`). */
   properties?: Record<string, string>;
   /** Version of the Java client library. */
   javaVersion?: KafkaVersion;

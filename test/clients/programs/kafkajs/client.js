@@ -3,6 +3,8 @@ import { createInterface } from 'node:readline';
 import kafkajs from 'kafkajs';
 
 const options = JSON.parse(process.argv[2] ?? '{}');
+const retries = Number(options.properties?.retries ?? 30);
+const retry = { initialRetryTime: 100, maxRetryTime: 2_000, retries };
 
 function emit(event, fields) {
   process.stdout.write(`${JSON.stringify({ event, ...fields })}\n`);
@@ -21,7 +23,7 @@ function makeKafka() {
     brokers: options.bootstrap.split(','),
     logLevel: kafkajs.logLevel.WARN,
     logCreator,
-    retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 30 },
+    retry,
   });
 }
 
@@ -72,7 +74,7 @@ async function consume() {
     groupId: options.group ?? `kafkajs-${process.pid}-${Math.random()}`,
     readUncommitted: options.isolation !== 'read_committed',
     maxWaitTimeInMs: 200,
-    retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 30 },
+    retry,
   });
   const positions = new Map();
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
@@ -84,15 +86,22 @@ async function consume() {
   consumer.on(consumer.events.CRASH, ({ payload }) => {
     emit('error', { message: payload.error.message, isFatal: !payload.restart });
   });
+  let commitsCount = 0;
+  consumer.on(consumer.events.COMMIT_OFFSETS, () => {
+    commitsCount += 1;
+  });
   await consumer.connect();
   const hasEnough = new Promise((resolve, reject) => {
     runConsumer(consumer, positions, resolve).catch(reject);
   });
   const stdinEnded = serve(async (command) => {
     const list = [...positions.values()];
+    const before = commitsCount;
     await consumer.commitOffsets(
       list.map(({ topic, partition, next }) => ({ topic, partition, offset: String(next) })),
     );
+    // While it starts again after an error, it sends none and calls that done.
+    if (list.length > 0 && commitsCount === before) throw new Error('no commit was sent');
     // Not the positions: records may have come while the commit was under way.
     const offsets = Object.fromEntries(
       list.map(({ topic, partition, next }) => [`${topic}-${partition}`, next]),

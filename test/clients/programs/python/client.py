@@ -87,6 +87,9 @@ def commit(consumer, command):
     try:
         positions = [p for p in consumer.position(consumer.assignment()) if p.offset >= 0]
         committed = consumer.commit(offsets=positions, asynchronous=False) if positions else []
+        for partition in committed:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
         offsets = {f"{p.topic}-{p.partition}": p.offset for p in committed}
         emit("reply", id=command["id"], offsets=offsets)
     except KafkaException as error:

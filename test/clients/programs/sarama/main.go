@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -141,8 +142,8 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerG
 	for message := range c.Messages() {
 		h.lock.Lock()
 		h.next[fmt.Sprintf("%s-%d", message.Topic, message.Partition)] = message.Offset + 1
-		h.lock.Unlock()
 		s.MarkMessage(message, "")
+		h.lock.Unlock()
 		emit("record", fields{
 			"topic":     message.Topic,
 			"partition": message.Partition,
@@ -155,11 +156,39 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerG
 	return nil
 }
 
-func (h *handler) commit(id int64) {
+// commit asks what is committed afterwards: sarama's own call returns nothing.
+func (h *handler) commit(o options) error {
+	if h.session == nil {
+		return errors.New("not in the group")
+	}
+	h.session.Commit()
+	admin, err := sarama.NewClusterAdmin(strings.Split(o.Bootstrap, ","), settings(o))
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	committed, err := admin.ListConsumerGroupOffsets(o.Group, h.session.Claims())
+	if err != nil {
+		return err
+	}
+	for topic, numbers := range h.session.Claims() {
+		for _, number := range numbers {
+			next, isRead := h.next[fmt.Sprintf("%s-%d", topic, number)]
+			block := committed.GetBlock(topic, number)
+			if isRead && (block == nil || block.Offset != next) {
+				return fmt.Errorf("%s-%d was not committed at %d", topic, number, next)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *handler) answerCommit(o options, id int64) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if h.session != nil {
-		h.session.Commit()
+	if err := h.commit(o); err != nil {
+		reply(id, err)
+		return
 	}
 	emit("reply", fields{"id": id, "offsets": h.next})
 }
@@ -186,7 +215,7 @@ func consume(o options) error {
 		}
 	})
 	for next := range readCommands() {
-		own.commit(next.ID)
+		own.answerCommit(o, next.ID)
 	}
 	cancel()
 	ended.Wait()
