@@ -8,51 +8,19 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ProtocolError } from '../../../protocol/index.ts';
 import { ClusterError } from '../../../src/cluster/cluster.ts';
-import { LinkRuntime } from '../../../src/link/link.ts';
 import { LinkError } from '../../../src/link/link-error.ts';
-import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
-import type { LinkRecord } from '../../../src/state/records.ts';
 import { StateError } from '../../../src/state/state.ts';
 import { StorageError } from '../../../storage/errors.ts';
 import { until } from '../../helpers/wait.ts';
-import {
-  FakeCluster,
-  FakeState,
-  mirrorRecord,
-  openTestStorage,
-  shellId,
-  sourceId,
-  testContext,
-} from './fakes.ts';
+import { sourceId } from './fakes.ts';
+import { openLink } from './one-link.ts';
 import { SplitSource, successorId } from './split-source.ts';
 
 const hourMs = 3_600_000;
 
-const record: LinkRecord = {
-  ...{ kind: 'link', name: 'dr', linkId: sourceId, sourceClusterId: 'fake-cluster' },
-  ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
-};
-
 async function scene(t: TestContext) {
-  const state = new FakeState();
-  state.links.set('dr', record);
-  state.topics.set('orders', mirrorRecord());
-  const { storage } = await openTestStorage(t);
-  await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const [source, destination] = [new SplitSource(), new FakeCluster()];
-  const made = testContext({ state, storage, destination, source });
-  const now = { ms: 0 };
-  const clock = { monotonicMs: () => now.ms, unixMs: () => 1_000_000 + now.ms };
-  const context = { ...made, clock, limits: { ...made.limits, sourceWatchMs: 1 } };
-  const topics = new MirrorTopics(context);
-  await topics.start();
-  const changes = new TopicChanges({ ...context, touch: () => undefined });
-  const link = new LinkRuntime({ context, topics, changes, record });
-  t.after(async () => {
-    await link.close();
-    topics.close();
-  });
+  const source = new SplitSource();
+  const { link, state, now, events } = await openLink(t, { source });
   const mirrorNow = () => state.topics.get('orders') ?? assert.fail();
   /** As often as every broker is asked anew, after what was asked before has been judged. */
   const rounds = async (count: number) => {
@@ -60,7 +28,7 @@ async function scene(t: TestContext) {
     await until('every broker was asked', () => source.questions >= wanted);
   };
   const isFailed = () => until('it is FAILED', () => mirrorNow().state === 'FAILED');
-  return { link, events: context.events, source, now, mirrorNow, rounds, isFailed };
+  return { link, events, source, now, mirrorNow, rounds, isFailed };
 }
 
 test('a fault of ours beside fetching was told as work that the source had broken off', async (t) => {

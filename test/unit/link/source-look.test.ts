@@ -6,26 +6,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ErrorCode } from '../../../protocol/index.ts';
-import { LinkRuntime } from '../../../src/link/link.ts';
-import { MirrorTopics } from '../../../src/link/mirror/mirror-topics.ts';
-import { TopicChanges } from '../../../src/link/mirror/topic-changes.ts';
-import type { LinkRecord, SourceSeenRecord } from '../../../src/state/records.ts';
+import type { SourceSeenRecord } from '../../../src/state/records.ts';
 import { until } from '../../helpers/wait.ts';
-import {
-  FakeCluster,
-  FakeState,
-  mirrorRecord,
-  openTestStorage,
-  shellId,
-  sourceId,
-  testContext,
-  topicInfo,
-} from './fakes.ts';
-
-const linkRecord: LinkRecord = {
-  ...{ kind: 'link', name: 'dr', linkId: sourceId, sourceClusterId: 'fake-cluster' },
-  ...{ configs: { 'bootstrap.servers': 'source:9092' }, paused: false, createdTimeMs: 1 },
-};
+import { FakeCluster, mirrorRecord, shellId, sourceId, topicInfo } from './fakes.ts';
+import { openLink } from './one-link.ts';
 
 /** Before a restart the source was seen to have three partitions. */
 const lacking: SourceSeenRecord = {
@@ -52,32 +36,12 @@ class CountedSource extends FakeCluster {
   }
 }
 
-async function scene(t: TestContext, record: LinkRecord = linkRecord) {
-  const state = new FakeState();
-  state.links.set('dr', record);
-  state.sourcesSeen.set('dr', lacking);
-  state.topics.set('orders', mirrorRecord());
-  const { storage } = await openTestStorage(t);
-  await storage.create({ topicId: shellId, partition: 0 }, 0n);
-  const [source, destination] = [new CountedSource(), new FakeCluster()];
-  const leaderless = (count: number) => {
-    const info = topicInfo('orders', sourceId, Array(count).fill(0));
-    const partitions = info.partitions.map((found) => ({ ...found, leaderId: -1 }));
-    source.topics.set('orders', { ...info, partitions });
-  };
-  leaderless(3);
-  const made = testContext({ state, storage, destination, source });
-  const now = { ms: 0 };
-  const clock = { monotonicMs: () => now.ms, unixMs: () => 1_000_000 + now.ms };
-  const context = { ...made, clock, limits: { ...made.limits, sourceWatchMs: 1 } };
-  const topics = new MirrorTopics(context);
-  await topics.start();
-  const changes = new TopicChanges({ ...context, touch: () => undefined });
-  const link = new LinkRuntime({ context, topics, changes, record });
-  t.after(async () => {
-    await link.close();
-    topics.close();
-  });
+async function scene(t: TestContext, { isPaused = false } = {}) {
+  const source = new CountedSource();
+  const info = topicInfo('orders', sourceId, Array(3).fill(0));
+  const partitions = info.partitions.map((found) => ({ ...found, leaderId: -1 }));
+  source.topics.set('orders', { ...info, partitions });
+  const { link, state, topics, now } = await openLink(t, { source, isPaused, seen: lacking });
   topics.onChange((name) => link.sync(name));
   const looked = async (times = 2) => {
     const wanted = source.looks + times;
@@ -88,7 +52,7 @@ async function scene(t: TestContext, record: LinkRecord = linkRecord) {
 }
 
 test('R15: after a restart a mirror of a paused link was said to lack partitions of a source that does not answer', async (t) => {
-  const { link, looked, cause } = await scene(t, { ...linkRecord, paused: true });
+  const { link, looked, cause } = await scene(t, { isPaused: true });
   link.start();
   assert.match(cause() ?? '', /the source has not answered since/);
   await looked();
