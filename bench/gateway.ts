@@ -1,9 +1,9 @@
 // `npm run bench -- gateway [--quick] [--form plain|tls]`: one raw client at the broker, through a
-// plain Node relay that parses nothing, and through the proxy, in turn, in one run; the last two
-// without and with TLS to the client, each of which is a form that can be run alone. Measures
-// throughput, CPU per byte of the process in the middle, latency of one record in flight, and its
-// memory per connection, all but the last once every way is warm. Owns no figure but those it
-// measured.
+// plain Node relay that parses nothing, and through the proxy, in one run; the last two without and
+// with TLS to the client, each of which is a form that can be run alone. Measures throughput, CPU
+// per byte of the process in the middle, latency of one record in flight, and its memory per
+// connection, all but the last once every way is warm, and in short turns: a broker that writes to
+// disk is twice as fast at one moment as at another. Owns no figure but those it measured.
 import path from 'node:path';
 import { startCauseway } from '../test/helpers/causeway-process.ts';
 import { certificateAuthority } from '../test/helpers/certificates.ts';
@@ -23,18 +23,20 @@ import {
   percentile,
   type RowLimit,
   row,
+  turnOrder,
 } from './report.ts';
 
 interface Size {
+  /** A multiple of twice the number of ways: see `turnOrder`. */
   readonly rounds: number;
-  /** Enough to take 0.1 s of CPU time or more. */
+  /** In one turn. */
   readonly bytes: number;
   readonly latencies: number;
   readonly connections: readonly number[];
 }
 
-const full: Size = { rounds: 9, bytes: 400e6, latencies: 3000, connections: [1, 50, 1000] };
-const quick: Size = { rounds: 3, bytes: 150e6, latencies: 1000, connections: [1, 50] };
+const full: Size = { rounds: 60, bytes: 50e6, latencies: 300, connections: [1, 50, 1000] };
+const quick: Size = { rounds: 10, bytes: 30e6, latencies: 200, connections: [1, 50] };
 
 const partitions = 6;
 const recordBytes = 1024;
@@ -112,9 +114,19 @@ async function measureMemory(way: Way, counts: readonly number[], into: Measured
   }
 }
 
-function requestsFor(topic: string): { large: Prepared; small: Prepared; reading: Prepared } {
+/** What one way is measured with: a connection, and requests to a topic that no other way uses. */
+interface Load {
+  readonly connection: LoadConnection;
+  readonly large: Prepared;
+  readonly small: Prepared;
+  readonly reading: Prepared;
+}
+
+async function openLoad(way: Way, topic: string): Promise<Load> {
+  const connection = await LoadConnection.open(way);
   const shape = { topic, partitions, recordBytes, recordsPerBatch };
   return {
+    connection,
     large: produceRequest(shape),
     small: produceRequest({ ...shape, partitions: 1, recordsPerBatch: 1, recordBytes: 100 }),
     reading: fetchRequest(topic, partitions),
@@ -125,37 +137,29 @@ function requestsFor(topic: string): { large: Prepared; small: Prepared; reading
  * Every way alike, once: what runs for weeks is judged by what it costs then, and the program with
  * more code has more to compile at its start.
  */
-async function warmUp(way: Way, topic: string): Promise<void> {
-  const connection = await LoadConnection.open(way);
-  try {
-    await connection.touch();
-    const { large, small, reading } = requestsFor(topic);
-    for (let turn = 0; turn < warmUpTurns; turn++) {
-      await connection.produce(large, warmUpProduceBytes / warmUpTurns);
-      await connection.consume(reading, warmUpConsumeBytes / warmUpTurns);
-      await connection.latencies(small, warmUpRequests / warmUpTurns);
-    }
-  } finally {
-    connection.close();
+async function warmUp({ connection, large, small, reading }: Load): Promise<void> {
+  await connection.touch();
+  for (let turn = 0; turn < warmUpTurns; turn++) {
+    await connection.produce(large, warmUpProduceBytes / warmUpTurns);
+    await connection.consume(reading, warmUpConsumeBytes / warmUpTurns);
+    await connection.latencies(small, warmUpRequests / warmUpTurns);
   }
 }
 
-/** `topic` is new, so that no way reads or writes what another made. */
-async function measureRound(way: Way, topic: string, size: Size, into: Measured): Promise<void> {
-  const connection = await LoadConnection.open(way);
-  try {
-    await connection.touch();
-    const { large, small, reading } = requestsFor(topic);
-    // Until the connection's windows have grown.
-    await connection.produce(large, size.bytes / 10);
-    into.produce.push(await measure(way, () => connection.produce(large, size.bytes)));
-    await connection.consume(reading, size.bytes / 10);
-    into.consume.push(await measure(way, () => connection.consume(reading, size.bytes)));
-    into.latencyMs.push(...(await connection.latencies(small, size.latencies)));
-  } finally {
-    connection.close();
-  }
-}
+type Turn = (way: Way, load: Load, into: Measured) => Promise<void>;
+
+/** What is measured in each round, all ways one after the other. */
+const turnsOf = ({ bytes, latencies }: Size): readonly Turn[] => [
+  async (way, { connection, large }, { produce }) => {
+    produce.push(await measure(way, () => connection.produce(large, bytes)));
+  },
+  async (way, { connection, reading }, { consume }) => {
+    consume.push(await measure(way, () => connection.consume(reading, bytes)));
+  },
+  async (_way, { connection, small }, { latencyMs }) => {
+    latencyMs.push(...(await connection.latencies(small, latencies)));
+  },
+];
 
 function measuredOf(results: Results, name: WayName): Measured {
   const found = results.get(name);
@@ -223,19 +227,24 @@ async function measureAll(
     results.set(way.name, own);
     await measureMemory(way, size.connections, own);
   }
-  for (const [index, way] of ways.entries()) {
-    const topic = `bench-warm-up-${index}`;
-    await newTopic(topic);
-    await warmUp(way, topic);
-  }
-  for (let round = 0; round < size.rounds; round++) {
-    // There and back, so that a machine that gets slower or faster favours nobody.
-    const turns = [...ways.entries()];
-    for (const [index, way] of round % 2 === 0 ? turns : turns.reverse()) {
-      const topic = `bench-${round}-${index}`;
+  const loads = new Map<Way, Load>();
+  try {
+    for (const [index, way] of ways.entries()) {
+      const topic = `bench-${index}`;
       await newTopic(topic);
-      await measureRound(way, topic, size, measuredOf(results, way.name));
+      const load = await openLoad(way, topic);
+      loads.set(way, load);
+      await warmUp(load);
     }
+    for (let round = 0; round < size.rounds; round++) {
+      for (const turn of turnsOf(size)) {
+        for (const [way, load] of turnOrder([...loads], round)) {
+          await turn(way, load, measuredOf(results, way.name));
+        }
+      }
+    }
+  } finally {
+    for (const { connection } of loads.values()) connection.close();
   }
   return results;
 }

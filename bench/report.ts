@@ -93,6 +93,17 @@ export function comparedRow(
   return row(what, median(values), unit, { baseline: median(baselines), ratio, ...limit });
 }
 
+/**
+ * Who is measured when, in one round of several: over twice as many rounds as there are, each is in
+ * each place equally often, and behind each neighbour as often as before it. What one leaves for
+ * the next (dirty pages, a busy disk) then falls to all alike.
+ */
+export function turnOrder<T>(all: readonly T[], round: number): T[] {
+  const first = round % all.length;
+  const order = [...all.slice(first), ...all.slice(0, first)];
+  return Math.floor(round / all.length) % 2 === 0 ? order : order.reverse();
+}
+
 function figure(value: number | null): string {
   if (value === null) return '-';
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
