@@ -1,12 +1,14 @@
 // MirrorMaker 2 as a baseline: one run that copies one topic, as it comes or tuned, in a JVM of its
-// own. Owns that process and its configuration. Invariant: what is measured lies between the first
-// and the last record that it wrote; its start is not counted, nor are its brokers.
+// own. Owns that process and its configuration, and the topic that it makes, which goes with it.
+// Invariant: what is measured lies between the first and the last record that it wrote; its start
+// is not counted, nor are its brokers.
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Cluster } from '../src/cluster/cluster.ts';
 import type { KafkaCluster } from '../test/helpers/kafka-cluster.ts';
 import { mirrorMakerJars } from '../test/helpers/kafka-jars.ts';
+import { deleteTopic } from '../test/helpers/topic-admin.ts';
 import { until } from '../test/helpers/wait.ts';
 import { cpuSeconds } from './child.ts';
 import { endsOf, type TopicPlan } from './loaded-topic.ts';
@@ -21,6 +23,8 @@ export interface MirrorMakerRun {
   /** Of the whole topic, as stored. */
   readonly bytes: number;
   readonly isTuned: boolean;
+  /** Each has names of its own: positions are remembered by them. */
+  readonly round: number;
   readonly directory: string;
 }
 
@@ -44,8 +48,8 @@ function tuned(from: string, to: string, plan: TopicPlan): string[] {
 }
 
 function settings(run: MirrorMakerRun): string {
-  // Names of their own for each run: positions are remembered by them.
-  const suffix = `${run.plan.topic}${run.isTuned ? 'tuned' : 'default'}`.replace(/[^a-z0-9]/g, '');
+  const kind = run.isTuned ? 'tuned' : 'default';
+  const suffix = `${run.plan.topic}${kind}${run.round}`.replace(/[^a-z0-9]/g, '');
   const [from, to] = [`from${suffix}`, `to${suffix}`];
   const internal = ['config', 'offset', 'status'].map(
     (name) => `${name}.storage.replication.factor=1`,
@@ -87,11 +91,10 @@ export async function mirrorMaker(run: MirrorMakerRun): Promise<Figures> {
       return endsOf(run.looker, run.plan.topic);
     };
     const options = { deadlineMs: 600_000, intervalMs: 100 };
-    const before = await look();
-    const first = await until('its first record', async () => (await look()) - before, options);
+    const first = await until('its first record', look, options);
     const begun = { at: performance.now(), cpu: cpuSeconds(pid) };
     const { records } = run.plan;
-    await until('its last record', async () => (await look()) - before >= records, options);
+    await until('its last record', async () => (await look()) >= records, options);
     return {
       bytes: (run.bytes * (records - first)) / records,
       seconds: (performance.now() - begun.at) / 1000,
@@ -101,5 +104,6 @@ export async function mirrorMaker(run: MirrorMakerRun): Promise<Figures> {
     process.off('exit', kill);
     kill();
     await ended;
+    await deleteTopic(run.looker, run.plan.topic);
   }
 }

@@ -2,12 +2,9 @@
 // mirror path (Fetch from a real broker, checks, append, flush) in a proxy process of its own,
 // against a plain Node socket that reads the same answers from the same broker and writes them to a
 // file, and against MirrorMaker 2 as it comes and tuned, all in one run; beside them a socket that
-// is fed by a fellow Node process. A topic is filled once; the mirror and the sockets, which take
-// seconds and so are less exact, copy it a few times. The mirror copies it once before that, since
-// what runs for weeks is judged by what it costs then; the sockets are new processes each time, in
-// which there is nothing to warm. MirrorMaker 2 copies it once, as a new process: its start is part
-// of its figure, as in the reference figures, and a small one of the minute that it takes. Owns no
-// figure but those it measured.
+// is fed by a fellow Node process. A topic is filled once and copied by each in turn, a few times.
+// The mirror copies it before that too, since what runs for weeks is judged by what it costs then;
+// the sockets and MirrorMaker 2 are new processes each time. Owns no figure but those it measured.
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -28,6 +25,7 @@ import {
   comparedRow,
   median,
   row,
+  turnOrder,
 } from './report.ts';
 import {
   brokerSink,
@@ -41,6 +39,9 @@ import { inWarmMemory } from './warm-memory.ts';
 const sinkShare = 0.8;
 const timesTuned = 8;
 const timesDefault = 10;
+
+/** In each of the first few, V8 still compiles some of the mirror's code, and throws some away. */
+const warmUpCopies = 4;
 
 type Kind = 'sink' | 'fedSink' | 'mirror' | 'tuned' | 'default';
 
@@ -89,17 +90,24 @@ async function samplesOf(stage: Stage, plan: TopicPlan, rounds: number): Promise
   const bytes = await loadTopic(source, plan);
   const script = await fetchScript(source, plan);
   const file = path.join(directory, 'sink');
-  const memory = memoryFor(stage, bytes);
-  await mirror(stage, plan, bytes);
-  for (let index = 0; index < rounds; index++) {
-    samples.fedSink.push(await inWarmMemory(memory, () => plainSink(bytes, file)));
+  const toFile = async (sink: () => Promise<Figures>): Promise<Figures> => {
+    const figures = await inWarmMemory(memoryFor(stage, bytes), sink);
     await rm(file);
-    samples.sink.push(await inWarmMemory(memory, () => brokerSink(source, script, file)));
-    await rm(file);
-    samples.mirror.push(await mirror(stage, plan, bytes));
+    return figures;
+  };
+  const maker = (isTuned: boolean, round: number): Promise<Figures> =>
+    mirrorMaker({ ...stage, plan, bytes, isTuned, round });
+  const ways: readonly (readonly [Kind, (round: number) => Promise<Figures>])[] = [
+    ['fedSink', () => toFile(() => plainSink(bytes, file))],
+    ['sink', () => toFile(() => brokerSink(source, script, file))],
+    ['mirror', () => mirror(stage, plan, bytes)],
+    ['tuned', (round) => maker(true, round)],
+    ['default', (round) => maker(false, round)],
+  ];
+  for (let copy = 0; copy < warmUpCopies; copy++) await mirror(stage, plan, bytes);
+  for (let round = 0; round < rounds; round++) {
+    for (const [kind, run] of turnOrder(ways, round)) samples[kind].push(await run(round));
   }
-  samples.tuned.push(await mirrorMaker({ ...stage, plan, bytes, isTuned: true }));
-  samples.default.push(await mirrorMaker({ ...stage, plan, bytes, isTuned: false }));
   return samples;
 }
 
@@ -113,12 +121,11 @@ async function measure(stage: Stage, plan: TopicPlan, rounds: number): Promise<B
   const label = (baseline: string): string => `${name}: mirror, against ${baseline}`;
   const values = perCpu('mirror');
   const against = (kind: Kind, what: string, target: number): BenchRow =>
-    row(label(what), median(values), unit, { baseline: median(perCpu(kind)), target });
-  const sinks = { values, baselines: perCpu('sink') };
+    comparedRow(label(what), unit, { values, baselines: perCpu(kind) }, { target });
   const rate = (kind: Kind, what: string): BenchRow =>
     row(`${name}: ${what}`, middle(kind, megabytesPerSecond), 'MB/s');
   return [
-    comparedRow(label('a socket that writes to a file'), unit, sinks, { target: sinkShare }),
+    against('sink', 'a socket that writes to a file', sinkShare),
     row(`${name}: socket fed by a Node process`, median(perCpu('fedSink')), unit),
     against('tuned', 'MirrorMaker 2 tuned', timesTuned),
     against('default', 'MirrorMaker 2 as it comes', timesDefault),
