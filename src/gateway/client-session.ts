@@ -326,7 +326,11 @@ export class ClientSession implements VersionLearner, WatchedSession {
       return;
     }
     this.#upstream = new Upstream(socket, this.#memory, {
-      onProgress: () => this.#advance(),
+      onProgress: () => {
+        // Before anything else is looked at: somebody waits for it.
+        this.#client.flush();
+        this.#advance();
+      },
       onDrain: () => this.#advance(),
       onEnd: () => {
         this.#isUpstreamOver = true;

@@ -105,7 +105,7 @@ export class PeerSocket {
   }
 
   get isFull(): boolean {
-    const unsentBytes = this.#socket.writableLength + this.#piecesBytes;
+    const unsentBytes = this.#unsentBytes;
     // Asked for with each chunk, and nearly always true: the shared limits are not looked at then.
     if (unsentBytes < heldBytesAlways) return false;
     const isShort = this.#held.isOver || this.#blocks.isShort;
@@ -116,7 +116,13 @@ export class PeerSocket {
 
   /** Something was given to be sent that the kernel has not taken. */
   get hasUnsent(): boolean {
-    return this.#socket.writableLength + this.#piecesBytes > 0;
+    return this.#unsentBytes > 0;
+  }
+
+  /** The stream is only asked while it has something of ours: its own count costs a walk. */
+  get #unsentBytes(): number {
+    const inStream = this.#inFlight.length === 0 ? 0 : this.#socket.writableLength;
+    return inStream + this.#piecesBytes;
   }
 
   /** What the peer has given and the kernel has taken so far. */
@@ -248,7 +254,7 @@ export class PeerSocket {
   }
 
   #tellDrain(): void {
-    if (!this.#wasFull || this.#socket.writableLength + this.#piecesBytes > 0) return;
+    if (!this.#wasFull || this.#unsentBytes > 0) return;
     this.#wasFull = false;
     this.#events.onDrain();
   }
