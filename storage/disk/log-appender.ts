@@ -2,11 +2,10 @@
 //
 // Owns: one append from the caller's buffer to the page cache, by a thread for files or at once. It
 // knows nothing of durability but to mark it. Invariant: the log's end moves only when all batches
-// of an append have been written; after a failed write the files are as before, or the log is
-// marked as failed.
+// of an append have been written; after a failed write the files are as before, and durably so
+// before the next, or the log is marked as failed.
 
 import { nextOffset } from '../../protocol/record-batch.ts';
-import type { StorageError } from '../errors.ts';
 import type { AppendResult } from '../mirror-log.ts';
 import { type BatchMeta, checkBatches } from './batch-check.ts';
 import type { Disk } from './device.ts';
@@ -54,7 +53,7 @@ export class LogAppender {
     if (batches.length === 0) return { batches: 0, bytes: 0, end };
     // Fetching stops when the disk is full; the few bytes that end transactions at failover do not.
     if (batches.some(({ control }) => control === null)) await space.assertRoom();
-    await durability.saveHold();
+    await durability.settle();
     await this.#write(records, this.#plan(batches));
     return { batches: batches.length, bytes: records.length, end: state.end };
   }
@@ -66,25 +65,26 @@ export class LogAppender {
   appendNow(records: Buffer): AppendResult | null {
     const { state, durability, space, pace, files } = this.#options;
     durability.assertWritable();
-    if (!durability.isHoldSaved || !space.hasRoom || !pace.isPrompt) return null;
+    if (!durability.isSettled || !space.hasRoom || !pace.isPrompt) return null;
     const { active } = state;
     const lease = files.acquireOpen(active.path);
     if (lease === null) return null;
+    let batches: BatchMeta[];
     try {
-      const batches = this.#checked(records);
+      batches = this.#checked(records);
       const [run, another] = this.#plan(batches);
       if (run === undefined || run.created || another !== undefined) {
         lease.release();
         return null;
       }
-      this.#writeNow(lease, records, active.size);
-      state.applyAppend(active, batches);
-      durability.markWritten(active.path, lease);
-      return { batches: batches.length, bytes: records.length, end: state.end };
     } catch (error) {
       lease.release();
       throw error;
     }
+    this.#writeNow(lease, records, active);
+    state.applyAppend(active, batches);
+    durability.markWritten(active.path, lease);
+    return { batches: batches.length, bytes: records.length, end: state.end };
   }
 
   #checked(records: Buffer): BatchMeta[] {
@@ -92,16 +92,19 @@ export class LogAppender {
     return checkBatches(records, { end: state.end, lastEpoch: state.epochs.lastEpoch });
   }
 
-  #writeNow({ file }: FileLease, records: Buffer, position: number): void {
+  /** Takes over the lease when it throws. */
+  #writeNow(lease: FileLease, records: Buffer, { path, size }: Segment): void {
     const { durability, pace } = this.#options;
     try {
-      pace.write(() => file.writeNow(records, position));
+      pace.write(() => lease.file.writeNow(records, size));
     } catch (error) {
       try {
-        file.truncateNow(position);
+        lease.file.truncateNow(size);
       } catch (undoError) {
         durability.fail(undoError);
       }
+      durability.markWritten(path, lease);
+      durability.markTakenBack();
       throw storageError(error);
     }
   }
@@ -140,9 +143,8 @@ export class LogAppender {
         await lease.file.write(sliceOf(records, run), run.segment.size);
       }
     } catch (error) {
-      const undone = await this.#undo(runs, leases, storageError(error));
-      for (const lease of leases) lease.release();
-      throw undone;
+      await this.#undo(runs, leases);
+      throw storageError(error);
     }
     // No await from here on: the end moves and the files count as written in one turn.
     for (const [index, run] of runs.entries()) {
@@ -174,12 +176,8 @@ export class LogAppender {
     sealer.note();
   }
 
-  /** Takes back what may have been written. The answer is the error to throw. */
-  async #undo(
-    runs: readonly Run[],
-    leases: readonly FileLease[],
-    error: StorageError,
-  ): Promise<StorageError> {
+  /** Takes back what may have been written, and the leases. */
+  async #undo(runs: readonly Run[], leases: readonly FileLease[]): Promise<void> {
     const { disk, files, durability } = this.#options;
     try {
       for (const [index, { segment, created }] of [...runs.entries()].reverse()) {
@@ -194,7 +192,13 @@ export class LogAppender {
     } catch (undoError) {
       durability.fail(undoError);
     }
-    return error;
+    for (const [index, lease] of leases.entries()) {
+      const run = runs[index];
+      if (run === undefined || run.created) lease.release();
+      else durability.markWritten(run.segment.path, lease);
+    }
+    durability.markDirectoryChanged();
+    durability.markTakenBack();
   }
 }
 

@@ -46,6 +46,8 @@ export class LogDurability implements Flushable {
   #checkpointSyncedAtMs: number;
   #version = 0;
   #flushedVersion = 0;
+  /** The version as of which the files are again as before a refused append. */
+  #takenBackVersion = 0;
   #isPostponed = false;
 
   constructor(options: LogDurabilityOptions) {
@@ -64,7 +66,18 @@ export class LogDurability implements Flushable {
     this.#options.scheduler.mark(this);
   }
 
-  /** A file was created: its name has to be made durable too. */
+  /**
+   * What a refused append had written was taken back, from files that are marked: it may be back
+   * after a power cut until they are synced. What was appended behind it would be cut off with it,
+   * or would join it.
+   */
+  markTakenBack(): void {
+    this.#version += 1;
+    this.#takenBackVersion = this.#version;
+    this.#options.scheduler.mark(this);
+  }
+
+  /** A file was created or removed: its name has to be made durable too. */
   markDirectoryChanged(): void {
     this.#directoryChanged = true;
   }
@@ -80,14 +93,18 @@ export class LogDurability implements Flushable {
     if (hold === this.#options.state.hold) this.#holdUnsaved = false;
   }
 
-  get isHoldSaved(): boolean {
-    return !this.#holdUnsaved;
+  /** Nothing has to be made durable before the next append. */
+  get isSettled(): boolean {
+    return !this.#holdUnsaved && this.#flushedVersion >= this.#takenBackVersion;
   }
 
-  /** A hold must be known to recovery before what it hides can be found by it. */
-  async saveHold(): Promise<void> {
-    if (!this.#holdUnsaved) return;
-    await this.exclusive(() => this.saveCheckpoint());
+  /**
+   * A hold must be known to recovery before what it hides can be found by it, and what was taken
+   * back must be gone for good.
+   */
+  async settle(): Promise<void> {
+    if (this.#flushedVersion < this.#takenBackVersion) await this.flush();
+    if (this.#holdUnsaved) await this.exclusive(() => this.saveCheckpoint());
   }
 
   async flush(): Promise<void> {

@@ -129,6 +129,8 @@ export const appends = { now: 0 };
 /** What may be found after a crash, beyond what the model says. */
 interface InFlight {
   batches: readonly NaiveBatch[];
+  /** Of appends that were refused and taken back, which no flush has made durable yet. */
+  refused: (readonly NaiveBatch[])[];
   truncatedTo: bigint | null;
   startMovedTo: bigint | null;
   /** A hold that was set but that nothing has been appended above yet. */
@@ -141,6 +143,7 @@ export class Run implements ModelRun<Step> {
   readonly model: NaiveLog;
   readonly inFlight: InFlight = {
     batches: [],
+    refused: [],
     truncatedTo: null,
     startMovedTo: null,
     holdIsNew: false,
@@ -162,7 +165,10 @@ export class Run implements ModelRun<Step> {
         const isAppended = each.isNow === true && log.appendNow(records) !== null;
         if (isAppended) appends.now++;
         else await log.append(records);
+        // Behind a refused one it has been flushed first.
+        if (inFlight.refused.length > 0 && log.durableEnd > model.durableEnd) model.flush();
         inFlight.batches = [];
+        inFlight.refused = [];
         inFlight.holdIsNew = false;
         model.append(batches);
         break;
@@ -172,6 +178,7 @@ export class Run implements ModelRun<Step> {
         if (each.op === 'tick') this.opened.clock.advance(50);
         await log.flush();
         model.flush();
+        inFlight.refused = [];
         inFlight.holdIsNew = false;
         break;
       case 'truncate': {
@@ -316,7 +323,9 @@ export class Run implements ModelRun<Step> {
     }
     await this.reopen(disk);
     const { log } = this;
-    const possible = [...model.batches, ...inFlight.batches];
+    if (!inFlight.holdIsNew) assert.equal(log.heldFrom, model.hold, 'hold after the crash');
+    log.hold(null);
+    const possible = await this.#possible();
     const moved = inFlight.startMovedTo !== null && log.logStart === inFlight.startMovedTo;
     if (!moved) assert.equal(log.logStart, model.logStart, 'logStart after the crash');
     const promised =
@@ -325,15 +334,31 @@ export class Run implements ModelRun<Step> {
         : (possible.findLast(({ next }) => next <= (inFlight.truncatedTo ?? 0n))?.next ??
           model.logStart);
     assert.ok(log.end >= promised, `ends at ${log.end}, ${promised} was durable`);
-    if (!inFlight.holdIsNew) assert.equal(log.heldFrom, model.hold, 'hold after the crash');
-    log.hold(null);
-    const kept = possible.filter(({ next }) => next > log.logStart && next <= log.end);
+    const kept = this.#keptOf(possible);
     assert.deepEqual(await readAll(log), Buffer.concat(kept.map(({ bytes }) => bytes)));
     const last = kept.at(-1)?.next ?? log.logStart;
     assert.equal(log.end, last, 'nothing beyond what was appended');
     this.#assertShown(possible, moved);
     this.#adopt(kept, moved);
     await this.compare();
+  }
+
+  /** What was appended, and of what was under way or taken back what has been found. */
+  async #possible(): Promise<readonly NaiveBatch[]> {
+    const { model, inFlight, log } = this;
+    const found = await readAll(log);
+    const isFound = (all: readonly NaiveBatch[]): boolean =>
+      Buffer.concat(this.#keptOf(all).map(({ bytes }) => bytes)).equals(found);
+    const [all = [], ...others] = [inFlight.batches, ...inFlight.refused].map((batches) => [
+      ...model.batches,
+      ...batches,
+    ]);
+    return isFound(all) ? all : (others.find(isFound) ?? all);
+  }
+
+  #keptOf(possible: readonly NaiveBatch[]): NaiveBatch[] {
+    const { log } = this;
+    return possible.filter(({ next }) => next > log.logStart && next <= log.end);
   }
 
   /** R8: what readers were told before the power went is not taken back. */
@@ -362,6 +387,7 @@ export class Run implements ModelRun<Step> {
     model.hold = null;
     Object.assign(inFlight, {
       batches: [],
+      refused: [],
       truncatedTo: null,
       startMovedTo: null,
       holdIsNew: true,

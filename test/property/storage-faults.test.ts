@@ -29,7 +29,7 @@ const fault: fc.Arbitrary<Fault> = fc.record({
   writtenBytes: fc.constantFrom(0, 40),
 });
 
-function isFailed({ opened }: Run): boolean {
+function isFailed({ opened }: Pick<Run, 'opened'>): boolean {
   return opened.reports.some(({ kind }) => kind === 'log-failed');
 }
 
@@ -40,6 +40,7 @@ async function adoptRefused(run: Run): Promise<void> {
   if (startMovedTo !== null && log.logStart === startMovedTo) model.deleteHead(startMovedTo);
   assert.equal(log.end, model.end, 'the end after a refused step');
   if (log.durableEnd !== model.durableEnd) model.flush();
+  if (inFlight.batches.length > 0) inFlight.refused.push(inFlight.batches);
   Object.assign(inFlight, { batches: [], truncatedTo: null, startMovedTo: null });
   await run.compare();
 }
@@ -54,6 +55,9 @@ async function stepRefused(run: Run, each: Step, refused: Fault): Promise<boolea
   try {
     await run.step(each);
     opened.disk.faults.length = 0;
+    // What the end of the process before would have saved.
+    const isLost = run.opened !== opened && isFailed({ opened });
+    if (isLost && run.inFlight.holdIsNew) run.model.setHold(run.log.heldFrom);
   } catch (error) {
     opened.disk.faults.length = 0;
     assert.match(String(error), /injected|failed earlier/, String(error));

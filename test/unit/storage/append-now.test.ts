@@ -179,6 +179,8 @@ test('a write at once that fails leaves the file as it was', async () => {
   assert.throws(() => log.appendNow(dataBatch(1n)), rejectsWith('DISK_FULL'));
   assert.equal(await disk.fileSize(path), before);
   assert.equal(log.end, 1n);
+  assert.equal(log.appendNow(dataBatch(1n)), null, 'not before it is gone for good');
+  await log.flush();
   disk.faults.push({ ...once, operation: 'write', code: 'IO', writtenBytes: 20 });
   disk.faults.push({ ...once, operation: 'truncate', code: 'IO' });
   assert.throws(() => log.appendNow(dataBatch(1n)), rejectsWith('IO'));

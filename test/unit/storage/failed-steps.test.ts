@@ -12,7 +12,7 @@ import {
   reopenLog,
   type TestLog,
 } from './fixtures.ts';
-import type { Operation } from './simulated-disk.ts';
+import { type Operation, SimulatedDisk, seededRandom } from './simulated-disk.ts';
 
 const small = { segmentBytesMax: 300, handlesMax: 8 };
 
@@ -122,4 +122,23 @@ test('a flush for which nothing can be opened is told once, and made up for by i
   clock.advance(50);
   await advanced;
   assert.equal(log.visibleEnd, 2n);
+});
+
+test('R11: what a refused append left came back with a power cut, and cut off what followed', async () => {
+  for (let seed = 0; seed < 20; seed++) {
+    const disk = new SimulatedDisk(seededRandom(seed));
+    const before = await createTestLog({ ...small, disk });
+    await appendTo(before, 1);
+    const once = { pathIncludes: '.log', code: 'FULL', times: 1, writtenBytes: 40 } as const;
+    disk.faults.push({ operation: 'write', ...once });
+    const isNow = seed % 2 === 0;
+    if (isNow) assert.throws(() => before.log.appendNow(batchAt(1)), rejectsWith('DISK_FULL'));
+    else await assert.rejects(before.log.append(batchAt(1)), rejectsWith('DISK_FULL'));
+    // It begins a segment: the file of the refused one is not written to again.
+    const large = dataBatch(1n, { valueBytes: 400 });
+    await appendDurably(before.log, large);
+    const { log } = await reopenLog(before, { ...small, powerCut: true });
+    assert.equal(log.end, 2n, `seed ${seed}`);
+    assert.deepEqual(await readAll(log), Buffer.concat([batchAt(0), large]));
+  }
 });
