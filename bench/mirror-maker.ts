@@ -85,6 +85,7 @@ export async function mirrorMaker(run: MirrorMakerRun): Promise<Figures> {
   const ended = new Promise((resolve) => child.once('exit', resolve));
   const kill = (): boolean => child.kill('SIGKILL');
   process.once('exit', kill);
+  let figures: Figures;
   try {
     const look = async () => {
       if (child.exitCode !== null) throw new Error(`MirrorMaker ended with ${child.exitCode}`);
@@ -95,7 +96,7 @@ export async function mirrorMaker(run: MirrorMakerRun): Promise<Figures> {
     const begun = { at: performance.now(), cpu: cpuSeconds(pid) };
     const { records } = run.plan;
     await until('its last record', async () => (await look()) >= records, options);
-    return {
+    figures = {
       bytes: (run.bytes * (records - first)) / records,
       seconds: (performance.now() - begun.at) / 1000,
       cpuSeconds: cpuSeconds(pid) - begun.cpu,
@@ -104,6 +105,8 @@ export async function mirrorMaker(run: MirrorMakerRun): Promise<Figures> {
     process.off('exit', kill);
     kill();
     await ended;
-    await deleteTopic(run.looker, run.plan.topic);
   }
+  // Not where it failed: what went wrong is to be told, not that there is nothing to delete.
+  await deleteTopic(run.looker, run.plan.topic);
+  return figures;
 }
